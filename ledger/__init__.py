@@ -1,0 +1,1 @@
+"""The run ledger for language-model training: records, storage, audit."""
