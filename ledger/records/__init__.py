@@ -1,0 +1,5 @@
+"""The schemas of everything the ledger writes or reads. They know nothing of files.
+
+Events of the log are msgspec structs (`events`), because the log is the hot path; documents are strict pydantic
+models. What both hold (counters, cursors, digests of state) is defined once, in `parts`.
+"""

@@ -1,0 +1,343 @@
+"""The events of the log, one struct a kind, and their one encoding.
+
+Field order is line order: `event`, the envelope, the running totals, then what the kind adds. Every field is
+always written. Adding a kind means a new struct in `AnyEvent`; changing a field means a new `LOG_VERSION`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Literal, Union
+
+import msgspec
+
+from ledger.records.fields import (
+    Count,
+    DigestPrefix,
+    Json,
+    Measurement,
+    Name,
+    NonNegative,
+    Positive,
+    Sha256,
+    Text,
+    Time,
+)
+from ledger.records.parts import (
+    COUNTER_NAMES,
+    At,
+    Counters,
+    Cursor,
+    DataIdentities,
+    FileRef,
+    Parent,
+    Part,
+    RunFacts,
+    Start,
+    StateDigests,
+    Superseded,
+)
+
+__all__ = [
+    "EVENT_KINDS",
+    "LOG_VERSION",
+    "PHASES",
+    "Amendment",
+    "AnyEvent",
+    "Checkpoint",
+    "CheckpointKind",
+    "DataVerified",
+    "Event",
+    "Note",
+    "Overflow",
+    "Pruned",
+    "ScaleChange",
+    "SessionEnd",
+    "SessionStart",
+    "SessionStatus",
+    "SkipReason",
+    "TailRecovered",
+    "Train",
+    "UnknownEvent",
+    "Validation",
+    "Window",
+    "decode_event",
+    "encode_event",
+]
+
+LOG_VERSION: Final = 1
+
+PHASES: Final = ("startup", "train", "data", "evaluate", "checkpoint", "report", "profile")
+"""What the wall clock of a session is divided into."""
+
+CheckpointKind = Literal["final", "milestone", "signal", "interval"]
+SkipReason = Literal["overflow", "nonfinite_loss", "nonfinite_grad", "guard"]
+SessionStatus = Literal["completed", "closed", "stopped", "interrupted", "failed"]
+
+
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
+    """The envelope and running totals that every event carries.
+
+    `seq` is dense from 0 over the whole file; `elapsed` is monotonic seconds in this session.
+    """
+
+    seq: Count
+    session: Positive
+    time: Time
+    elapsed: NonNegative
+    step: Count
+    attempts: Count
+    skipped: Count
+    microbatches: Count
+    tokens_seen: Count
+    loss_tokens: Count
+
+    @property
+    def counters(self) -> Counters:
+        """The six running totals as one value."""
+        return Counters(*[getattr(self, name) for name in COUNTER_NAMES])
+
+
+class SessionStart(Event, frozen=True, tag="session_start"):
+    """A session begins: what runs, on what, from where; state digests are of the live objects after restoring."""
+
+    log_version: Literal[1]
+    run_id: Name
+    session_id: Name
+    argv: list[str]
+    run: RunFacts | None
+    recipe_sha256: Sha256
+    identity_sha256: Sha256
+    environment_sha256: Sha256
+    data: DataIdentities
+    data_parallel: Positive
+    tokens_per_microbatch: Positive
+    host: Text
+    pid: Count
+    boot_id: Text
+    start: Start
+    parent: Parent | None
+    superseded: Superseded
+    previous_session: Literal["none", "ended", "unclean"]
+    cursor: Cursor
+    data_chain: Sha256
+    state: StateDigests
+
+
+class TailRecovered(Event, frozen=True, tag="tail_recovered"):
+    """A torn tail that a crash left was moved to quarantine."""
+
+    bytes: Positive
+    sha256: Sha256
+    file: Text
+
+
+class Amendment(Event, frozen=True, tag="amendment"):
+    """A permitted change of the recipe against the parent session's."""
+
+    field: Text
+    from_: Json = msgspec.field(name="from")
+    to: Json
+    class_: Literal["identity", "operational", "volatile"] = msgspec.field(name="class")
+    reason: Text
+
+
+class Window(Part, frozen=True):
+    """What happened since the last train event or session start."""
+
+    updates: Count
+    attempts: Count
+    skipped: Count
+    microbatches: Count
+    tokens: Count
+    loss_tokens: Count
+    seconds: NonNegative
+    data_seconds: NonNegative
+
+
+class Train(Event, frozen=True, tag="train"):
+    """Work done in a window. Measurements are of applied updates only, null when there was none."""
+
+    window: Window
+    loss: Measurement | None
+    loss_last: Measurement | None
+    grad_norm: Measurement | None
+    grad_norm_max: Measurement | None
+    clipped: Count
+    lr: dict[str, Measurement] | None
+    loss_scale: Measurement | None
+    growth_tracker: Count | None
+    memory: dict[str, Measurement]
+    cursor: Cursor
+    batches: list[DigestPrefix]
+    data_chain: Sha256
+    state: StateDigests | None
+    diagnostics: dict[str, Measurement]
+
+
+class ScaleChange(Part, frozen=True):
+    """The loss scale before and after an attempt."""
+
+    before: Measurement
+    after: Measurement
+
+
+class Overflow(Event, frozen=True, tag="overflow"):
+    """One skipped attempt: its data was processed, its update was not applied."""
+
+    reason: SkipReason
+    loss: Measurement | None
+    grad_norm: Measurement | None
+    loss_scale: ScaleChange | None
+    growth_tracker: Count | None
+    consecutive: Positive
+
+
+class Validation(Event, frozen=True, tag="val"):
+    """A measurement on held-out text; `complete` means every target position of the split."""
+
+    split: Name
+    data_sha256: Sha256
+    loss: Measurement
+    tokens: Count
+    batches: Count
+    complete: bool
+    seconds: NonNegative
+    metrics: dict[str, Measurement]
+    rng_before: Sha256 | None
+    rng_after: Sha256 | None
+    evaluation: FileRef | None
+
+
+class Checkpoint(Event, frozen=True, tag="checkpoint"):
+    """A checkpoint was committed; `at` is the moment it captured."""
+
+    path: Text
+    kind: CheckpointKind
+    at: At
+    manifest_sha256: Sha256
+    bytes: Count
+    seconds: NonNegative
+    write_seconds: NonNegative
+    state: StateDigests
+
+
+class Pruned(Event, frozen=True, tag="pruned"):
+    """Retention is about to remove a checkpoint."""
+
+    path: Text
+    manifest_sha256: Sha256
+    reason: Text
+
+
+class DataVerified(Event, frozen=True, tag="data_verified"):
+    """A shard was rehashed while training."""
+
+    shard: Text
+    sha256: Sha256
+    seconds: NonNegative
+
+
+class Note(Event, frozen=True, tag="note"):
+    """Free text by a person."""
+
+    text: Text
+
+
+class SessionEnd(Event, frozen=True, tag="session_end"):
+    """A session ends and says how, in its own words and in seconds of each phase."""
+
+    status: SessionStatus
+    reason: Text
+    target_step: Count
+    state: StateDigests | None
+    phases: dict[str, NonNegative]
+    error: Text | None
+
+
+AnyEvent = Union[  # noqa: UP007 - msgspec and mypy both want a plain alias here
+    SessionStart,
+    TailRecovered,
+    Amendment,
+    Train,
+    Overflow,
+    Validation,
+    Checkpoint,
+    Pruned,
+    DataVerified,
+    Note,
+    SessionEnd,
+]
+
+EVENT_KINDS: Final[dict[str, type[Event]]] = {
+    str(kind.__struct_config__.tag): kind for kind in AnyEvent.__args__  # type: ignore[attr-defined]
+}
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """A line of a kind this version does not know: its envelope is checked, the rest is kept unread."""
+
+    event: str
+    seq: Count
+    session: Positive
+    time: Time
+    elapsed: NonNegative
+    step: Count
+    attempts: Count
+    skipped: Count
+    microbatches: Count
+    tokens_seen: Count
+    loss_tokens: Count
+
+    @property
+    def counters(self) -> Counters:
+        """The six running totals as one value."""
+        return Counters(*[getattr(self, name) for name in COUNTER_NAMES])
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AnyEvent)
+_kind_decoder = msgspec.json.Decoder(UnknownEvent)
+_plain_decoder = msgspec.json.Decoder()
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the one encoding of an event, `{…}` without chain and newline."""
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> AnyEvent | UnknownEvent:
+    """Decode `{…}` and insist that it is byte for byte what the encoder writes for the result.
+
+    That rules out what typed decoders accept in silence: duplicate keys, odd spacing, integers in float fields,
+    numbers out of range.
+
+    Raises:
+        ValueError: the bytes are not a known event with exactly its fields and types in their one encoding, nor a
+            well-formed event of an unknown kind.
+    """
+    event: AnyEvent | UnknownEvent
+    try:
+        event = _decoder.decode(body)
+        encoding = _encoder.encode(event)
+    except msgspec.ValidationError:
+        event = _decode_unknown(body)
+        encoding = _encoder.encode(_plain_decoder.decode(body))
+    if encoding != body:
+        raise ValueError("not in the ledger's own encoding (a duplicate key, other spacing or another number form)")
+    if b"-0.0" in body:
+        json.loads(body, parse_float=_refuse_negative_zero)
+    return event
+
+
+def _decode_unknown(body: bytes) -> UnknownEvent:
+    event = _kind_decoder.decode(body)
+    if event.event in EVENT_KINDS:
+        _decoder.decode(body)  # raises again, naming the field that is wrong
+    return event
+
+
+def _refuse_negative_zero(number: str) -> float:
+    if number == "-0.0":
+        raise ValueError("-0.0 is not in the ledger's own encoding: zero has no sign here")
+    return float(number)
