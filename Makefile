@@ -57,7 +57,7 @@ check-types: $(STAMP)
 
 check-layers: $(STAMP)
 	@echo "==> layers"
-	@$(PY) tools/check_layers.py
+	@$(VENV)/bin/lint-imports --no-logo
 
 check-tests: $(STAMP)
 	@echo "==> tests"
