@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ledger.records.base import Document, Record
+from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.records.fields import Count, Json, Measurement, Name, Positive, Sha256, Text, Time
 from ledger.records.parts import (
     Counters,
@@ -45,19 +47,6 @@ __all__ = [
 
 LeafClass = Literal["identity", "operational", "volatile"]
 Severity = Literal["error", "missing", "warning", "hint"]
-
-
-class Record(BaseModel):
-    """Base of every part of a document: strict types, immutable, no unknown keys."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Document(Record):
-    """Base of every document: it names its schema and carries an integer version."""
-
-    SCHEMA: ClassVar[str]
-    VERSION: ClassVar[int] = 1
 
 
 class RunSession(Record):
@@ -238,6 +227,8 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         TrainerState,
         Evaluation,
         Verdict,
+        DatasetManifest,
+        PreparationNotes,
     )
 }
 """Schema name to model, for the reader and for `ledger schema`."""
