@@ -194,7 +194,7 @@ class DatasetManifest(Document):
                 size = HEADER_BYTES + shard.tokens * TOKEN_BYTES[self.dtype]
                 if shard.bytes != size:
                     raise ValueError(
-                        f"bytes of {shard.file!r} is {shard.bytes} but {shard.tokens} {self.dtype} tokens take {size}"
+                        f"bytes of {shard.file!r} is {shard.bytes}; {shard.tokens} {self.dtype} tokens take {size}"
                     )
         return self
 

@@ -55,7 +55,9 @@ class RunSession(Record):
     session: Positive = Field(description="1, 2, … in the order in which they started.")
     session_id: Name = Field(description="Unique name of this session.")
     started: Time = Field(description="Wall-clock time of its session_start, for people.")
-    parent: Parent | None = Field(description="The checkpoint it started from; null from the run's beginning.")
+    parent: Parent | None = Field(
+        description="The checkpoint it started from; null from the run's beginning."
+    )
     recipe_sha256: Sha256 = Field(description="Digest of the effective recipe, a file in recipes/.")
     environment_sha256: Sha256 = Field(description="Digest of the environment, a file in environments/.")
     argv: list[str] = Field(description="The command line as typed.")
@@ -104,8 +106,12 @@ class Environment(Document):
     python: Text = Field(description="Implementation and version.")
     platform: Text = Field(description="Operating system, kernel and architecture.")
     hardware: dict[str, Json] = Field(description="Processor, cores, memory, accelerators.")
-    settings: dict[str, Json] = Field(description="Thread counts, variables and switches that decide the bits.")
-    code: dict[str, Json] = Field(description="commit, dirty and diff_sha256 of the code; null where unknown.")
+    settings: dict[str, Json] = Field(
+        description="Thread counts, variables and switches that decide the bits."
+    )
+    code: dict[str, Json] = Field(
+        description="commit, dirty and diff_sha256 of the code; null where unknown."
+    )
 
 
 class TensorEntry(Record):

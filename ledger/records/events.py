@@ -112,6 +112,7 @@ class SessionStart(Event, frozen=True, tag="session_start"):
     data: DataIdentities
     data_parallel: Positive
     tokens_per_microbatch: Positive
+    accumulation: Positive
     host: Text
     pid: Count
     boot_id: Text
@@ -270,7 +271,8 @@ AnyEvent = Union[  # noqa: UP007 - msgspec and mypy both want a plain alias here
 ]
 
 EVENT_KINDS: Final[dict[str, type[Event]]] = {
-    str(kind.__struct_config__.tag): kind for kind in AnyEvent.__args__  # type: ignore[attr-defined]
+    str(kind.__struct_config__.tag): kind
+    for kind in AnyEvent.__args__  # type: ignore[attr-defined]
 }
 
 
@@ -324,7 +326,9 @@ def decode_event(body: bytes) -> AnyEvent | UnknownEvent:
         event = _decode_unknown(body)
         encoding = _encoder.encode(_plain_decoder.decode(body))
     if encoding != body:
-        raise ValueError("not in the ledger's own encoding (a duplicate key, other spacing or another number form)")
+        raise ValueError(
+            "not in the ledger's own encoding (a duplicate key, other spacing or another number form)"
+        )
     if b"-0.0" in body:
         json.loads(body, parse_float=_refuse_negative_zero)
     return event

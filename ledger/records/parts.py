@@ -51,11 +51,14 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Validate by msgspec, serialise to plain JSON values."""
         return core_schema.no_info_plain_validator_function(
-            cls._from_json, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+            cls._from_json,
+            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Return the JSON Schema of this part with the parts that it holds written out in place."""
         (root,), components = msgspec.json.schema_components((cls,), ref_template="{name}")
         inlined: dict[str, Any] = _inline(root, components)

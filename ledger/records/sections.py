@@ -28,7 +28,9 @@ class DataSection(_Section):
     """What is read."""
 
     path: str | None = Field(default=None, description="Where the dataset lay when the session started.")
-    repeat: int | None = Field(default=None, ge=1, description="The first N microbatches are the whole source.")
+    repeat: int | None = Field(
+        default=None, ge=1, description="The first N microbatches are the whole source."
+    )
 
 
 class OptimizerSection(_Section):
@@ -55,7 +57,9 @@ class CheckpointSection(_Section):
 class EvaluationSection(_Section):
     """Whether and when held-out text is measured."""
 
-    interval: int | None = Field(default=None, ge=1, description="Updates between evaluations; null: only at the end.")
+    interval: int | None = Field(
+        default=None, ge=1, description="Updates between evaluations; null: only at the end."
+    )
     enabled: bool = Field(default=True, description="False: the recipe has no validation.")
 
 

@@ -1,0 +1,311 @@
+"""The history of a run: sessions, segments, the current branch, what was superseded, what was spent. Pure.
+
+A session's parent is a checkpoint of this run or the run's beginning, so the sessions form a tree. The *current
+branch* follows the parents back from the last session; of each ancestor it keeps the events whose `microbatches`
+do not exceed where the child took off. The rest is superseded: it stays, marked.
+
+`History` is fed event by event, in the order of the log, and keeps eight bytes per event. It believes what the
+events say; whether they may be believed is the audit's question.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ledger.recipes import TARGET_FIELD
+from ledger.records.documents import RunDocument, RunSession
+from ledger.records.events import (
+    Amendment,
+    Checkpoint,
+    Event,
+    Pruned,
+    SessionEnd,
+    SessionStart,
+    TailRecovered,
+    UnknownEvent,
+)
+from ledger.records.parts import COUNTER_NAMES, ZERO, Counters, LogPosition, Parent, RunFacts, Superseded
+
+__all__ = ["History", "KnownCheckpoint", "Segment", "Session", "add_counters", "subtract_counters"]
+
+
+def subtract_counters(after: Counters, before: Counters) -> Counters:
+    """Return `after - before`, counter by counter; a counter that fell counts as 0."""
+    return Counters(*[max(0, getattr(after, name) - getattr(before, name)) for name in COUNTER_NAMES])
+
+
+def add_counters(totals: Iterable[Counters]) -> Counters:
+    """Return the sum, counter by counter."""
+    values = list(totals)
+    return Counters(*[sum(getattr(value, name) for value in values) for name in COUNTER_NAMES])
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCheckpoint:
+    """A checkpoint that an event, or a complete folder without one, vouches for."""
+
+    path: str
+    session: int
+    counters: Counters
+    manifest_sha256: str
+    seq: int
+    """`seq` of the last event before it was captured."""
+    kind: str
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One session as its events tell it; it grows while events are added."""
+
+    start: SessionStart
+    position: LogPosition
+    last: Counters
+    last_elapsed: float
+    last_seq: int
+    end: SessionEnd | None = None
+    amendments: list[Amendment] = field(default_factory=list)
+    checkpoints: list[KnownCheckpoint] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)
+    marks: array[int] = field(default_factory=lambda: array("Q"))
+    """`microbatches` of each event (of a checkpoint: when it captured), which places it on a branch or off it."""
+
+    @property
+    def number(self) -> int:
+        """1, 2, … in the order of the log."""
+        return self.start.session
+
+    @property
+    def first(self) -> Counters:
+        """The totals this session started from."""
+        return self.start.counters
+
+    @property
+    def work(self) -> Counters:
+        """What this session itself did, as far as it was logged."""
+        return subtract_counters(self.last, self.first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """The part of one session that lies on a branch: from its start up to `end`."""
+
+    session: Session
+    end: Counters
+
+    def holds(self, microbatches: int) -> bool:
+        """Tell whether an event with this many microbatches lies on the segment."""
+        return microbatches <= self.end.microbatches
+
+
+class History:
+    """All sessions of one run, fed in log order by `add`."""
+
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+        self.pruned: dict[str, Pruned] = {}
+        """Checkpoint path to the event that says retention removed it."""
+
+    def add(self, event: Event | UnknownEvent, position: LogPosition) -> None:
+        """Take in the next event of the log and where it stands. Events outside any session are ignored."""
+        if isinstance(event, SessionStart):
+            self._open(event, position)
+        if not self.sessions or self.sessions[-1].number != event.session:
+            return
+        session = self.sessions[-1]
+        session.last = event.counters
+        session.last_elapsed = event.elapsed
+        session.last_seq = event.seq
+        session.marks.append(event.at.microbatches if isinstance(event, Checkpoint) else event.microbatches)
+        match event:
+            case Checkpoint():
+                session.checkpoints.append(_known_from_event(event))
+            case Pruned():
+                self.pruned[event.path] = event
+            case Amendment():
+                session.amendments.append(event)
+            case TailRecovered():
+                session.quarantined.append(event.file)
+            case SessionEnd():
+                session.end = event
+
+    def _open(self, event: SessionStart, position: LogPosition) -> None:
+        self.sessions.append(
+            Session(
+                start=event,
+                position=position,
+                last=event.counters,
+                last_elapsed=event.elapsed,
+                last_seq=event.seq,
+            )
+        )
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id as its first session_start states it."""
+        return self.sessions[0].start.run_id if self.sessions else None
+
+    @property
+    def starting_counters(self) -> Counters:
+        """The run's starting counters: 0, or those of the checkpoint a branch run continues."""
+        return self.sessions[0].first if self.sessions else ZERO
+
+    @property
+    def facts(self) -> RunFacts | None:
+        """The fixed part of run.json, from the first session_start."""
+        return self.sessions[0].start.run if self.sessions else None
+
+    def branch(self) -> list[Segment]:
+        """Return the current branch, oldest segment first; empty without a session."""
+        if not self.sessions:
+            return []
+        last = self.sessions[-1]
+        return [*self.ancestors(last.start.parent, last.first), Segment(session=last, end=last.last)]
+
+    def ancestors(self, parent: Parent | None, start: Counters) -> list[Segment]:
+        """Return the segments that a session with this parent and these starting counters descends from."""
+        segments: list[Segment] = []
+        child = len(self.sessions) + 1
+        while parent is not None and parent.run == self.run_id and 1 <= parent.session < child:
+            session = self._session(parent.session)
+            if session is None:
+                break
+            segments.append(Segment(session=session, end=start))
+            child, parent, start = session.number, session.start.parent, session.first
+        return segments[::-1]
+
+    def _session(self, number: int) -> Session | None:
+        index = number - 1
+        if index < len(self.sessions) and self.sessions[index].number == number:
+            return self.sessions[index]
+        return next((session for session in self.sessions if session.number == number), None)
+
+    def superseded_by(self, parent: Parent | None, start: Counters) -> Superseded:
+        """Return what the current branch loses to a new session with this parent and these starting counters."""
+        return _superseded(self.branch(), self.ancestors(parent, start))
+
+    def before(self, number: int) -> History:
+        """Return the history as it stood before session `number` (sharing its sessions)."""
+        earlier = History()
+        earlier.sessions = [session for session in self.sessions if session.number < number]
+        earlier.pruned = self.pruned
+        return earlier
+
+    def branch_counters(self) -> Counters:
+        """Return the totals that the current branch saw, from the run's starting counters."""
+        return subtract_counters(self.sessions[-1].last, self.starting_counters) if self.sessions else ZERO
+
+    def spent(self) -> Counters:
+        """Return the work of all sessions together, superseded work included, as far as it was logged."""
+        return add_counters(session.work for session in self.sessions)
+
+    def checkpoints(self) -> Iterator[KnownCheckpoint]:
+        """Yield every checkpoint that has an event, in the order of the log."""
+        for session in self.sessions:
+            yield from session.checkpoints
+
+    def is_on_branch(self, checkpoint: KnownCheckpoint) -> bool:
+        """Tell whether a checkpoint lies on the current branch."""
+        return any(
+            segment.session.number == checkpoint.session and segment.holds(checkpoint.counters.microbatches)
+            for segment in self.branch()
+        )
+
+    def latest(self, complete: Iterable[KnownCheckpoint]) -> KnownCheckpoint | None:
+        """Return, of the complete checkpoints given, the one furthest along the current branch.
+
+        Never by a clock, a name's order or a link: by recorded `microbatches`, then session.
+        """
+        ends = {segment.session.number: segment for segment in self.branch()}
+        on_branch = [
+            known
+            for known in complete
+            if known.session in ends and ends[known.session].holds(known.counters.microbatches)
+        ]
+        return max(on_branch, key=lambda known: (known.counters.microbatches, known.session), default=None)
+
+    def target_step(self) -> int | None:
+        """Return the target in force: the last session's, after its amendments."""
+        if not self.sessions or (facts := self.facts) is None:
+            return None
+        targets: dict[int, int] = {}
+        for session in self.sessions:
+            parent = session.start.parent
+            inherited = targets.get(parent.session) if parent and parent.run == self.run_id else None
+            target = facts.target_step if inherited is None else inherited
+            for amendment in session.amendments:
+                if amendment.field == TARGET_FIELD and isinstance(amendment.to, int):
+                    target = amendment.to
+            targets[session.number] = target
+        return targets[self.sessions[-1].number]
+
+    def run_document(self) -> RunDocument | None:
+        """Return run.json as this log says it is; None without a first session that states the run's facts."""
+        facts, target = self.facts, self.target_step()
+        if facts is None or target is None:
+            return None
+        first = self.sessions[0].start
+        tokens_per_update = first.tokens_per_microbatch * first.accumulation
+        return RunDocument(
+            run_id=first.run_id,
+            name=facts.name,
+            purpose=facts.purpose,
+            parent=facts.parent,
+            recipe_lock_sha256=facts.recipe_lock_sha256,
+            data=first.data,
+            model=facts.model,
+            optimizer=facts.optimizer,
+            target_step=target,
+            planned_tokens=max(0, target - first.step) * tokens_per_update,
+            sessions=[_index_entry(session) for session in self.sessions],
+        )
+
+
+def _known_from_event(event: Checkpoint) -> KnownCheckpoint:
+    return KnownCheckpoint(
+        path=event.path,
+        session=event.session,
+        counters=event.at.counters,
+        manifest_sha256=event.manifest_sha256,
+        seq=event.at.seq,
+        kind=event.kind,
+    )
+
+
+def _index_entry(session: Session) -> RunSession:
+    start = session.start
+    return RunSession(
+        session=start.session,
+        session_id=start.session_id,
+        started=start.time,
+        parent=start.parent,
+        recipe_sha256=start.recipe_sha256,
+        environment_sha256=start.environment_sha256,
+        argv=start.argv,
+        log=session.position,
+    )
+
+
+def _superseded(before: list[Segment], after: list[Segment]) -> Superseded:
+    kept = {segment.session.number: segment.end for segment in after}
+    lost_work: list[Counters] = []
+    lost_events = 0
+    for segment in before:
+        session = segment.session
+        end = kept.get(session.number)
+        if end == segment.end:
+            continue
+        lost_work.append(subtract_counters(segment.end, session.first if end is None else end))
+        mine = sum(1 for mark in session.marks if mark <= segment.end.microbatches)
+        lost_events += mine - (
+            0 if end is None else sum(1 for mark in session.marks if mark <= end.microbatches)
+        )
+    total = add_counters(lost_work)
+    return Superseded(
+        updates=total.step,
+        attempts=total.attempts,
+        microbatches=total.microbatches,
+        tokens=total.tokens_seen,
+        events=max(0, lost_events),
+    )

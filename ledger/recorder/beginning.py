@@ -1,0 +1,173 @@
+"""The first writes of a session, in the order that keeps every crash between them harmless.
+
+Recipe and environment first (files nobody names yet), then the torn tail to quarantine, then `session_start`,
+synced, then what belongs to it, and run.json last: it never knows of a session that the log does not hold.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from ledger.errors import UsageError
+from ledger.history import History
+from ledger.recipes import identity_sha256
+from ledger.recorder.account import Account
+from ledger.recorder.active import ActiveSession
+from ledger.recorder.opening import OpenedRun
+from ledger.recorder.phases import PhaseClock
+from ledger.recorder.plan import LiveState, SessionDigests, SessionPlan
+from ledger.recorder.starting import Beginning, prepare_beginning
+from ledger.recorder.writer import EventWriter
+from ledger.records.documents import Document
+from ledger.records.events import LOG_VERSION, Amendment, SessionStart, TailRecovered
+from ledger.records.layout import ENVIRONMENTS, LOG, QUARANTINE, RECIPES, RUN, SEAL
+from ledger.records.parts import NOTHING_SUPERSEDED
+from ledger.storage.atomic import create_file, is_temporary_name, replace_file
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.clock import Clock
+from ledger.storage.digests import hash_file
+from ledger.storage.documents import document_bytes
+from ledger.storage.files import ensure_folder
+from ledger.storage.filesystem import FileSystem
+from ledger.storage.log import EventLog, quarantine_tail
+from ledger.storage.processes import boot_id, hostname
+
+__all__ = ["begin_session"]
+
+
+def begin_session(
+    opened: OpenedRun,
+    plan: SessionPlan,
+    *,
+    capture: Callable[[], LiveState],
+    phases: PhaseClock,
+    clock: Clock,
+    fs: FileSystem,
+) -> ActiveSession:
+    """Check the plan, write the session's first events and run.json, and return the session.
+
+    Raises:
+        UsageError, RefusedError, VerificationError: as `starting.prepare_beginning`; nothing was written.
+        StorageError: the system refused.
+    """
+    if (opened.folder / SEAL).exists():
+        raise UsageError(
+            "is sealed: it was declared done", path=opened.folder, advice="extend it in a new run"
+        )
+    beginning = prepare_beginning(opened, plan, capture(), fs=fs)
+    digests = SessionDigests(
+        recipe_sha256=_store(opened.folder / RECIPES, plan.recipe, fs=fs),
+        identity_sha256=identity_sha256(plan.recipe),
+        environment_sha256=_store(opened.folder / ENVIRONMENTS, plan.environment, fs=fs),
+    )
+    log = _open_log(opened, run_id := opened.history.run_id or uuid.uuid4().hex, clock=clock, fs=fs)
+    account = Account(
+        start=beginning.counters,
+        cursor=beginning.cursor,
+        data_chain=beginning.data_chain,
+        consecutive_skips=beginning.consecutive_skips,
+        accumulation=beginning.accumulation,
+    )
+    writer = EventWriter(
+        log, history=opened.history, session=beginning.session, account=account, phases=phases, clock=clock
+    )
+    session = ActiveSession(
+        run_dir=opened.folder,
+        run_id=run_id,
+        plan=plan,
+        beginning=beginning,
+        account=account,
+        writer=writer,
+        phases=phases,
+        capture=capture,
+        digests=digests,
+        fs=fs,
+    )
+    try:
+        _write_session_start(session, opened.history, beginning)
+        _write_what_belongs_to_it(session, opened, beginning, fs=fs)
+    except BaseException:
+        session.close()
+        raise
+    phases.switch("train")
+    return session
+
+
+def _store(folder: Path, document: Document, *, fs: FileSystem) -> str:
+    data = document_bytes(document)
+    sha256 = sha256_hex(data)
+    ensure_folder(folder, fs=fs)
+    create_file(folder / f"{sha256}.json", data, fs=fs)
+    return sha256
+
+
+def _open_log(opened: OpenedRun, run_id: str, *, clock: Clock, fs: FileSystem) -> EventLog:
+    path = opened.folder / LOG
+    if opened.tail is not None:
+        quarantine_tail(opened.folder, fs=fs)
+    if opened.head is None and not path.exists():
+        return EventLog.create(path, run_id, clock=clock, fs=fs)
+    return EventLog.open_for_append(path, run_id, clock=clock, fs=fs)
+
+
+def _write_session_start(session: ActiveSession, history: History, beginning: Beginning) -> None:
+    plan = session.plan
+    previous = history.sessions[-1] if history.sessions else None
+    lost = history.superseded_by(beginning.parent, beginning.counters) if previous else NOTHING_SUPERSEDED
+    session.writer.write(
+        SessionStart,
+        log_version=LOG_VERSION,
+        run_id=session.run_id,
+        session_id=uuid.uuid4().hex,
+        argv=list(plan.argv),
+        run=beginning.facts,
+        recipe_sha256=session.digests.recipe_sha256,
+        identity_sha256=session.digests.identity_sha256,
+        environment_sha256=session.digests.environment_sha256,
+        data=plan.data,
+        data_parallel=plan.data_parallel,
+        tokens_per_microbatch=plan.tokens_per_microbatch,
+        accumulation=beginning.accumulation,
+        host=hostname(),
+        pid=os.getpid(),
+        boot_id=boot_id(),
+        start=plan.start,
+        parent=beginning.parent,
+        superseded=lost,
+        previous_session="none" if previous is None else "ended" if previous.end else "unclean",
+        cursor=beginning.cursor,
+        data_chain=beginning.data_chain,
+        state=beginning.state,
+    )
+
+
+def _write_what_belongs_to_it(
+    session: ActiveSession, opened: OpenedRun, beginning: Beginning, *, fs: FileSystem
+) -> None:
+    for size, sha256, file in _unnamed_tails(opened, fs=fs):
+        session.writer.write(TailRecovered, bytes=size, sha256=sha256, file=file)
+    for difference in beginning.amendments:
+        session.writer.write(
+            Amendment,
+            field=difference.field,
+            from_=difference.before,
+            to=difference.after,
+            class_=difference.leaf_class,
+            reason=session.plan.amendment_reason,
+        )
+    document = opened.history.run_document()
+    if document is not None:
+        replace_file(opened.folder / RUN, document_bytes(document), fs=fs)
+
+
+def _unnamed_tails(opened: OpenedRun, *, fs: FileSystem) -> list[tuple[int, str, str]]:
+    """Return (bytes, sha256, file) of each quarantined tail that no event names yet, in name order."""
+    folder = opened.folder / QUARANTINE
+    if not folder.is_dir():
+        return []
+    named = {file for known in opened.history.sessions for file in known.quarantined}
+    files = [f"{QUARANTINE}/{name}" for name in fs.list_directory(folder) if not is_temporary_name(name)]
+    return [(*hash_file(opened.folder / file, fs=fs), file) for file in files if file not in named]

@@ -1,0 +1,167 @@
+"""Opening a run for writing: what the log says so far, and whether it may be continued.
+
+Reading comes first and writes nothing. Whatever is wrong beyond a torn tail is refused here, before a session
+starts: a writer never appends to a log that it could not follow to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.checkpoints import CompleteCheckpoint, find_checkpoints
+from ledger.errors import EvidenceMissingError, NewerVersionError, UsageError, VerificationError
+from ledger.history import History
+from ledger.records.documents import Recipe, RunDocument
+from ledger.records.events import UnknownEvent
+from ledger.records.layout import (
+    CHECKPOINTS,
+    ENVIRONMENTS,
+    EVALUATIONS,
+    LOCK,
+    LOG,
+    QUARANTINE,
+    RECIPES,
+    RUN,
+    SEAL,
+)
+from ledger.records.parts import LogPosition
+from ledger.storage.atomic import is_temporary_name
+from ledger.storage.documents import read_document
+from ledger.storage.filesystem import OS, FileSystem
+from ledger.storage.log import LogTail, read_log
+
+__all__ = ["OpenedRun", "open_run", "read_recipe"]
+
+_OURS = frozenset(
+    {RUN, LOCK, LOG, RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE, SEAL}
+    | {"exports", "parent", "recipe.lock.json", "waivers.json", "verdict.json", "logs"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedRun:
+    """What a run folder holds when a writer opens it."""
+
+    folder: Path
+    history: History
+    head: LogPosition | None
+    """The last committed line; None where there is none yet."""
+    tail: LogTail | None
+    """A torn tail that must go to quarantine before anything is appended."""
+    checkpoints: list[CompleteCheckpoint]
+    """Complete checkpoints whose pin lies on the log."""
+
+    def latest(self) -> CompleteCheckpoint | None:
+        """Return the complete checkpoint furthest along the current branch."""
+        by_path = {found.path: found for found in self.checkpoints}
+        known = self.history.latest(found.known for found in self.checkpoints)
+        return None if known is None else by_path[known.path]
+
+
+def read_recipe(run_dir: Path, sha256: str, *, fs: FileSystem = OS) -> Recipe:
+    """Read one recipe of a run and check its digest.
+
+    Raises:
+        VerificationError: the file's bytes are not the recipe that the log names.
+    """
+    return read_document(run_dir / RECIPES / f"{sha256}.json", Recipe, sha256=sha256, fs=fs)
+
+
+def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
+    """Read a run folder to the end of its log; a folder that is empty or new is a run without sessions.
+
+    Raises:
+        UsageError: the folder holds other things than a run.
+        VerificationError: the log, or what is pinned on it, is damaged.
+        EvidenceMissingError: run.json knows of sessions that the log does not hold.
+        NewerVersionError: the log holds events of a newer version.
+    """
+    _refuse_foreign_folder(run_dir, fs=fs)
+    checkpoints = find_checkpoints(run_dir, fs=fs)
+    pins = _pins(run_dir, checkpoints, fs=fs)
+    history = History()
+    head, tail = None, None
+    chains: dict[int, str] = {}
+    path = run_dir / LOG
+    if path.exists():
+        log = read_log(path, fs=fs)
+        for line in log:
+            if line.problem is not None or line.event is None:
+                raise VerificationError(
+                    line.problem or "cannot be read",
+                    path=path,
+                    place=f"line {line.number} (byte {line.offset})",
+                    expected="an intact log",
+                    advice=f"nothing was changed; look with: ledger reconcile {run_dir}",
+                )
+            if isinstance(line.event, UnknownEvent):
+                raise NewerVersionError(
+                    f"holds an event of kind {line.event.event!r}, which this version does not know",
+                    path=path,
+                    place=f"line {line.number}",
+                    advice="continue the run with the version that wrote it",
+                )
+            head = LogPosition(seq=line.event.seq, chain=line.chain)
+            if head.seq in pins:
+                chains[head.seq] = head.chain
+            history.add(line.event, head)
+        tail = log.tail
+    _check_pins(run_dir, pins, chains, head)
+    return OpenedRun(folder=run_dir, history=history, head=head, tail=tail, checkpoints=checkpoints)
+
+
+def _refuse_foreign_folder(run_dir: Path, *, fs: FileSystem) -> None:
+    if not run_dir.exists():
+        return
+    if not run_dir.is_dir():
+        raise UsageError(
+            "is not a directory", path=run_dir, expected="a run folder, or a path that does not exist"
+        )
+    foreign = [
+        name for name in fs.list_directory(run_dir) if name not in _OURS and not is_temporary_name(name)
+    ]
+    if foreign and not (run_dir / LOG).exists():
+        raise UsageError(
+            f"holds other files ({', '.join(sorted(foreign)[:3])}) and no run",
+            path=run_dir,
+            expected="an empty folder, a run, or a path that does not exist",
+            advice="choose another folder for the run",
+        )
+
+
+def _pins(
+    run_dir: Path, checkpoints: list[CompleteCheckpoint], *, fs: FileSystem
+) -> dict[int, list[tuple[str, str]]]:
+    """Return seq → [(chain, who pins it)]."""
+    pins: dict[int, list[tuple[str, str]]] = {}
+    for found in checkpoints:
+        position = found.manifest.log
+        pins.setdefault(position.seq, []).append((position.chain, f"{found.path}/manifest.json"))
+    if (run_dir / RUN).exists():
+        document = read_document(run_dir / RUN, RunDocument, fs=fs)
+        for session in document.sessions:
+            pins.setdefault(session.log.seq, []).append((session.log.chain, RUN))
+    return pins
+
+
+def _check_pins(
+    run_dir: Path, pins: dict[int, list[tuple[str, str]]], chains: dict[int, str], head: LogPosition | None
+) -> None:
+    for seq, entries in sorted(pins.items()):
+        for chain, who in entries:
+            if chains.get(seq) == chain:
+                continue
+            if head is None or seq > head.seq:
+                raise EvidenceMissingError(
+                    f"ends before event {seq}, which {who} pins: part of the log is lost",
+                    path=run_dir / LOG,
+                    expected="the log that the run's own records vouch for",
+                    advice="restore the log from a copy; nothing was changed",
+                )
+            raise VerificationError(
+                f"event {seq} is not the one that {who} pins",
+                path=run_dir / LOG,
+                expected=f"chain {chain[:16]}…",
+                advice="the log or that file was replaced; nothing was changed",
+            )

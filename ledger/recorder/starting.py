@@ -1,0 +1,206 @@
+"""May this session start, and what does its first line say? Everything is checked before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger.checkpoints import read_trainer_state
+from ledger.errors import RefusedError, UsageError, VerificationError
+from ledger.recipes import TARGET_FIELD, LeafDifference, recipe_differences
+from ledger.recorder.opening import OpenedRun, read_recipe
+from ledger.recorder.plan import LiveState, SessionPlan
+from ledger.records.documents import Recipe, TrainerState
+from ledger.records.fields import FIRST_DATA_CHAIN
+from ledger.records.parts import ZERO, Counters, Cursor, Parent, RunFacts, StateDigests
+from ledger.records.sections import RecipeSections, parse_sections
+from ledger.storage.filesystem import FileSystem
+
+__all__ = ["Beginning", "prepare_beginning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """Where a session stands before its first microbatch."""
+
+    session: int
+    sections: RecipeSections
+    target_step: int
+    accumulation: int
+    counters: Counters
+    cursor: Cursor
+    data_chain: str
+    consecutive_skips: int
+    parent: Parent | None
+    state: StateDigests
+    amendments: list[LeafDifference]
+    facts: RunFacts | None
+    """Only in the first session."""
+
+
+def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, fs: FileSystem) -> Beginning:
+    """Check a plan against the run's history and return where the session begins.
+
+    Raises:
+        UsageError: the plan makes no sense for this run (a fresh start where sessions exist, a parent not of this
+            run, a recipe without a target).
+        RefusedError: identity, data or geometry differ from the run's, or the target was lowered.
+        VerificationError: the live objects are not in the state that the checkpoint holds.
+    """
+    sections = _sections(plan.recipe)
+    target = _target(sections)
+    accumulation = sections.batch.accumulation if sections.batch else 1
+    _check_choice(opened, plan)
+    _check_data(opened, plan, accumulation)
+    amendments = _amendments(opened, plan, target, fs=fs)
+    restored = None if plan.parent is None else read_trainer_state(plan.parent, fs=fs)
+    cursor = plan.cursor if restored is None else restored.cursor
+    state = live.digests(cursor)
+    _check_restored(plan, restored, state)
+    return Beginning(
+        session=len(opened.history.sessions) + 1,
+        sections=sections,
+        target_step=target,
+        accumulation=accumulation,
+        counters=ZERO if restored is None else restored.counters,
+        cursor=cursor,
+        data_chain=FIRST_DATA_CHAIN if restored is None else restored.data_chain,
+        consecutive_skips=0 if restored is None else restored.consecutive_skips,
+        parent=_parent(plan),
+        state=state,
+        amendments=amendments,
+        facts=None if opened.history.sessions else _facts(plan, target, accumulation),
+    )
+
+
+def _sections(recipe: Recipe) -> RecipeSections:
+    try:
+        return parse_sections(recipe.config)
+    except ValueError as error:
+        raise UsageError(f"the recipe cannot be recorded: {error}") from error
+
+
+def _target(sections: RecipeSections) -> int:
+    if sections.run is None:
+        raise UsageError(
+            "the recipe has no run.target_step", expected="the number of successful updates to reach"
+        )
+    return sections.run.target_step
+
+
+def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
+    sessions = opened.history.sessions
+    if not sessions:
+        if plan.start != "fresh" or plan.parent is not None:
+            raise UsageError(f"a run without sessions cannot start as {plan.start!r}", expected="'fresh'")
+        return
+    if plan.start in ("fresh", "branch"):
+        raise UsageError(
+            f"already holds a run with {len(sessions)} session(s)",
+            path=opened.folder,
+            expected="a new folder for a fresh start",
+            advice="resume it, or choose another folder",
+        )
+    if plan.start == "restart" and plan.parent is not None:
+        raise UsageError("a restart begins at the run's start and takes no checkpoint")
+    if plan.start == "resume" and plan.parent is None:
+        raise UsageError("a resume needs a checkpoint", advice="choose start 'auto' or 'restart'")
+    if plan.start == "auto" and plan.parent is None and opened.latest() is not None:
+        raise UsageError("'auto' begins at the run's start only where the current branch holds no checkpoint")
+    if plan.parent is not None and plan.parent.manifest.run_id != opened.history.run_id:
+        raise UsageError(
+            f"is a checkpoint of run {plan.parent.manifest.run_id}",
+            path=plan.parent.folder,
+            expected=f"one of run {opened.history.run_id}",
+        )
+
+
+def _check_data(opened: OpenedRun, plan: SessionPlan, accumulation: int) -> None:
+    if not opened.history.sessions:
+        return
+    first = opened.history.sessions[0].start
+    wanted = {
+        "data.train": (first.data.train, plan.data.train),
+        "data.validation": (first.data.validation, plan.data.validation),
+        "data_parallel": (first.data_parallel, plan.data_parallel),
+        "tokens_per_microbatch": (first.tokens_per_microbatch, plan.tokens_per_microbatch),
+        "accumulation": (first.accumulation, accumulation),
+    }
+    differing = [f"{name}: {old} -> {new}" for name, (old, new) in wanted.items() if old != new]
+    if differing:
+        raise RefusedError(
+            f"the run was started with other data or another geometry: {'; '.join(differing)}",
+            path=opened.folder,
+            expected="what the run started with",
+            advice="start a new run in another folder",
+        )
+
+
+def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSystem) -> list[LeafDifference]:
+    sessions = opened.history.sessions
+    if not sessions:
+        return []
+    parent = sessions[0].start.recipe_sha256 if plan.parent is None else plan.parent.manifest.recipe_sha256
+    differences = recipe_differences(read_recipe(opened.folder, parent, fs=fs), plan.recipe)
+    identity = [difference for difference in differences if difference.leaf_class == "identity"]
+    if identity:
+        raise RefusedError(
+            f"{len(identity)} setting(s) that define the experiment differ: {'; '.join(map(str, identity))}",
+            path=opened.folder,
+            expected="the recipe that the run was started with",
+            advice="set them back, or start a new run in another folder",
+        )
+    in_force = _target_in_force(opened, fs=fs)
+    if target < in_force:
+        raise RefusedError(
+            f"{TARGET_FIELD} would fall from {in_force} to {target}",
+            path=opened.folder,
+            expected=f"at least {in_force}: a target may only be raised",
+        )
+    return [difference for difference in differences if difference.leaf_class == "operational"]
+
+
+def _target_in_force(opened: OpenedRun, *, fs: FileSystem) -> int:
+    recipe = read_recipe(opened.folder, opened.history.sessions[-1].start.recipe_sha256, fs=fs)
+    return _target(_sections(recipe))
+
+
+def _check_restored(plan: SessionPlan, restored: TrainerState | None, state: StateDigests) -> None:
+    if plan.parent is None or restored is None:
+        return
+    recorded = plan.parent.manifest.state
+    differing = [
+        name for name in StateDigests.__struct_fields__ if getattr(recorded, name) != getattr(state, name)
+    ]
+    if differing:
+        raise VerificationError(
+            f"the live state after restoring differs from the checkpoint's in: {', '.join(differing)}",
+            path=plan.parent.folder,
+            expected="every part restored before the session starts",
+            advice="restore weights, optimizer, schedule, generators, scaler and guards first",
+        )
+
+
+def _parent(plan: SessionPlan) -> Parent | None:
+    if plan.parent is None:
+        return None
+    manifest = plan.parent.manifest
+    return Parent(
+        run=manifest.run_id,
+        session=manifest.session,
+        step=manifest.counters.step,
+        checkpoint=plan.parent.path,
+        manifest_sha256=plan.parent.manifest_sha256,
+    )
+
+
+def _facts(plan: SessionPlan, target: int, accumulation: int) -> RunFacts:
+    return RunFacts(
+        name=plan.name,
+        purpose=plan.purpose,
+        parent=None,
+        recipe_lock_sha256=None,
+        model=plan.model,
+        optimizer=list(plan.optimizer),
+        target_step=target,
+        planned_tokens=target * plan.tokens_per_microbatch * accumulation,
+    )

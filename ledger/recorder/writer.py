@@ -1,0 +1,79 @@
+"""Events on their way to the log: envelope and totals are filled in here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ledger.errors import UsageError
+from ledger.history import History
+from ledger.recorder.account import Account
+from ledger.recorder.phases import PhaseClock
+from ledger.records.events import Event
+from ledger.records.parts import COUNTER_NAMES, LogPosition
+from ledger.storage.clock import Clock
+from ledger.storage.log import EventLog
+
+__all__ = ["EventWriter"]
+
+
+class EventWriter:
+    """Appends the events of one session and tells the history of them."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        history: History,
+        session: int,
+        account: Account,
+        phases: PhaseClock,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._history = history
+        self._session = session
+        self._account = account
+        self._phases = phases
+        self._clock = clock
+        self._process = os.getpid()
+
+    @property
+    def head(self) -> LogPosition:
+        """The last line written."""
+        head = self._log.head
+        if head is None:
+            raise UsageError("nothing was written yet", expected="a started session")
+        return head
+
+    def write(self, kind: type[Event], **fields: Any) -> LogPosition:
+        """Append one event and return where it stands.
+
+        Raises:
+            StorageError: the line could not be written or synced; the log takes no further event.
+        """
+        if os.getpid() != self._process:
+            raise UsageError(
+                "a forked process tried to write to the log", expected="only the process that opened it"
+            )
+        head = self._log.head
+        totals = {name: getattr(self._account, name) for name in COUNTER_NAMES}
+        event = kind(
+            seq=0 if head is None else head.seq + 1,
+            session=self._session,
+            time=self._clock.now(),
+            elapsed=self._phases.elapsed,
+            **totals,
+            **fields,
+        )
+        position = self._log.append(event)
+        self._history.add(event, position)
+        return position
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    def sync(self) -> None:
+        """Bring everything written so far to the disk."""
+        self._log.sync()

@@ -1,0 +1,50 @@
+"""Where everything lies inside a run folder, and how checkpoints are named."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = [
+    "CHECKPOINTS",
+    "ENVIRONMENTS",
+    "EVALUATIONS",
+    "LOCK",
+    "LOG",
+    "MANIFEST",
+    "QUARANTINE",
+    "RECIPES",
+    "RUN",
+    "SEAL",
+    "TRAINER_STATE",
+    "checkpoint_name",
+    "parse_checkpoint_name",
+]
+
+RUN: Final = "run.json"
+LOCK: Final = "run.lock"
+LOG: Final = "metrics.jsonl"
+RECIPES: Final = "recipes"
+ENVIRONMENTS: Final = "environments"
+CHECKPOINTS: Final = "checkpoints"
+EVALUATIONS: Final = "evaluations"
+QUARANTINE: Final = "quarantine"
+SEAL: Final = "seal.json"
+MANIFEST: Final = "manifest.json"
+TRAINER_STATE: Final = "trainer.json"
+
+_CHECKPOINT: Final = re.compile(r"step-([0-9]{8,16})-s([0-9]{2,9})\Z")
+
+
+def checkpoint_name(*, step: int, session: int) -> str:
+    """Return the folder name of the checkpoint that `session` took at `step`."""
+    return f"step-{step:08d}-s{session:02d}"
+
+
+def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
+    """Return (step, session) of a checkpoint's folder name; None for any other name."""
+    match = _CHECKPOINT.match(name)
+    if match is None:
+        return None
+    step, session = int(match[1]), int(match[2])
+    return (step, session) if checkpoint_name(step=step, session=session) == name else None
