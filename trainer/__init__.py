@@ -1,0 +1,1 @@
+"""The reference trainer: a decoder-only transformer, trained under the ledger's records."""

@@ -1,0 +1,99 @@
+"""Tensors of a checkpoint: writing them into the folder that the recorder commits, and restoring from one.
+
+Weights and optimizer state are safetensors files, so nothing that is read can run code. Everything that is no tensor
+stands in trainer.json, which the recorder writes. Every file's digest is checked before any of it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ledger.checkpoints import CompleteCheckpoint, read_trainer_state, verify_checkpoint_files
+from ledger.errors import RefusedError
+from ledger.records.documents import TrainerState
+from trainer.optim import expected_optimizer_tensors, restore_optimizer_tensor
+from trainer.randomness import restore_randomness
+from trainer.state import TrainingState
+
+__all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors"]
+
+MODEL_FILE: Final = "model.safetensors"
+OPTIMIZER_FILE: Final = "optimizer.safetensors"
+
+
+def write_tensors(folder: Path, state: TrainingState, *, metadata: Mapping[str, str]) -> None:
+    """Write the model's and the optimizer's tensors; `metadata` has one key, else the files would not repeat."""
+    for name, tensors in ((MODEL_FILE, state.model_tensors()), (OPTIMIZER_FILE, state.optimizer_tensors())):
+        save_file(
+            {key: value.detach().contiguous() for key, value in tensors.items()},
+            folder / name,
+            metadata=dict(metadata),
+        )
+
+
+def restore_checkpoint(checkpoint: CompleteCheckpoint, state: TrainingState) -> TrainerState:
+    """Put the whole training state back; the recorder then compares its digests with the saved ones.
+
+    Returns:
+        What trainer.json says; its cursor is where reading goes on.
+
+    Raises:
+        VerificationError: a file is absent or damaged.
+        RefusedError: the checkpoint holds other tensors than this recipe's model and optimizer.
+    """
+    verify_checkpoint_files(checkpoint)
+    stored = read_trainer_state(checkpoint)
+    _restore_model(checkpoint.folder / MODEL_FILE, state)
+    _restore_optimizer(checkpoint.folder / OPTIMIZER_FILE, state, step=stored.counters.step)
+    state.schedule.restore(stored.schedule)
+    restore_randomness(stored.rng)
+    return stored
+
+
+@torch.no_grad()
+def _restore_model(path: Path, state: TrainingState) -> None:
+    targets = state.model_tensors()
+    _load(path, targets, lambda name, value: targets[name].copy_(value))
+
+
+def _restore_optimizer(path: Path, state: TrainingState, *, step: int) -> None:
+    expected = expected_optimizer_tensors(state.groups) if step else {}
+    _load(
+        path,
+        expected,
+        lambda name, value: restore_optimizer_tensor(state.groups, state.optimizer, name, value),
+    )
+
+
+def _load(path: Path, expected: Mapping[str, Tensor], put: Callable[[str, Tensor], object]) -> None:
+    """Hand every tensor of a file to `put`, one at a time, after its name, type and shape were checked."""
+    with safe_open(path, framework="pt", device="cpu") as file:
+        _refuse_other_names(path, found=set(file.keys()), expected=set(expected))
+        for name, template in expected.items():
+            value = file.get_tensor(name)
+            if (value.dtype, value.shape) != (template.dtype, template.shape):
+                raise RefusedError(
+                    f"tensor {name} is {value.dtype} {tuple(value.shape)}",
+                    path=path,
+                    expected=f"{template.dtype} {tuple(template.shape)}, as the recipe's model has it",
+                )
+            put(name, value)
+
+
+def _refuse_other_names(path: Path, *, found: set[str], expected: set[str]) -> None:
+    if found == expected:
+        return
+    lacking, foreign = sorted(expected - found)[:5], sorted(found - expected)[:5]
+    raise RefusedError(
+        f"holds other tensors than this recipe's: it lacks {lacking or 'none'} and has {foreign or 'none'} besides",
+        path=path,
+        expected=f"{len(expected)} tensors",
+        advice="resume with the recipe that the checkpoint was saved under",
+    )

@@ -1,0 +1,151 @@
+"""The command line: `python -P -m trainer train` and `resolve`. Parses, calls one function, prints, exits."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ledger.config import dump_config, load_config
+from ledger.dataset.manifest import open_dataset
+from ledger.errors import EvidenceMissingError, LedgerError, UsageError
+from ledger.recipes import identity_sha256
+from trainer.config import TrainerConfig
+from trainer.recipe import PARTS, complete_config, fix_horizon, recipe_of
+from trainer.signals import StopRequest
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+EXIT_CODES = {"completed": 0, "closed": 0, "failed": 1, "stopped": 3}
+"""Exit code of each way a session ends; `interrupted` ends with the signal's."""
+
+ConfigFiles = Annotated[
+    list[Path], typer.Option("--config", help="A YAML file; may be repeated, later ones override.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated, overrides the files.")
+]
+
+
+@app.callback()
+def _commands() -> None:
+    """Train decoder-only language models under the ledger's records."""
+
+
+@app.command()
+def train(
+    *,
+    config: ConfigFiles,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Folder of the run; overrides run.directory.")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            help="auto: from the latest checkpoint, or from the beginning where there is none; latest: from the "
+            "latest checkpoint; or the folder of a checkpoint of this run.",
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin again at step 0 in a folder that holds a run.")
+    ] = False,
+) -> None:
+    """Train until the target step, from the beginning or from a checkpoint."""
+    recipe = load_config(config, overrides or (), model=TrainerConfig)
+    training = _training_stack()
+    stop = StopRequest()
+    with stop.listening():
+        status = training.run_session(
+            training.Request(
+                config=recipe,
+                run_dir=_run_directory(recipe, run),
+                resume=resume,
+                restart=restart,
+                argv=tuple(sys.orig_argv),
+            ),
+            console=Console(stderr=True),
+            stop=stop,
+        )
+    raise typer.Exit(stop.exit_code if status == "interrupted" else EXIT_CODES.get(status, 0))
+
+
+@app.command()
+def resolve(
+    *,
+    config: ConfigFiles,
+    overrides: Overrides = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Also classes, identity, versions of parts and inputs.")
+    ] = False,
+) -> None:
+    """Print the complete configuration without training anything; torch is not needed."""
+    recipe = load_config(config, overrides or (), model=TrainerConfig)
+    data_sha256 = None
+    try:
+        dataset = open_dataset(recipe.data.path)
+    except EvidenceMissingError as error:
+        _warn(f"{error}; its identity and vocabulary stay open")
+    else:
+        recipe, data_sha256 = complete_config(recipe, dataset), dataset.metadata_sha256
+    recipe = fix_horizon(recipe)
+    if not as_json:
+        print(dump_config(recipe), end="")
+        return
+    record = recipe_of(recipe)
+    result = {
+        "config": record.config,
+        "classes": record.classes,
+        "identity_sha256": identity_sha256(record),
+        "parts": PARTS,
+        "inputs": {"dataset": {"path": recipe.data.path, "metadata_sha256": data_sha256}},
+    }
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command line; an error is one sentence on stderr and an exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        app(prog_name="trainer")
+    except LedgerError as error:
+        _warn(f"error: {error}")
+        for note in getattr(error, "__notes__", ()):
+            _warn(note)
+        sys.exit(error.exit_code)
+
+
+def _run_directory(config: TrainerConfig, typed: Path | None) -> Path:
+    if typed is not None:
+        return typed
+    if config.run.directory is None:
+        raise UsageError("no folder for the run", expected="--run DIR, or run.directory in the configuration")
+    return Path(config.run.directory)
+
+
+def _training_stack() -> ModuleType:
+    """Load what needs torch; this is the one place that does."""
+    try:
+        return importlib.import_module("trainer.session")
+    except ModuleNotFoundError as error:
+        if error.name not in {"torch", "safetensors"}:
+            raise
+        raise UsageError(
+            f"training needs {error.name}, which is not installed", advice="pip install 'pilot-ledger[train]'"
+        ) from error
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,115 @@
+"""From what was typed to the recipe that is recorded: completed, compared with a recorded one, explained.
+
+Imports no torch, so that a recipe can be resolved where nothing can be trained.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from ledger.config import leaf_classes
+from ledger.dataset.manifest import Dataset
+from ledger.errors import ConfigError, RefusedError
+from ledger.recipes import LeafDifference, recipe_differences
+from ledger.records.documents import Recipe
+from trainer.config import CosineConfig, TrainerConfig
+
+__all__ = ["PARTS", "complete_config", "config_of", "continue_config", "fix_horizon", "recipe_of"]
+
+PARTS: Final = {"trainer": 1, "decoder": 1, "adamw": 1, "cosine": 1, "constant": 1, "sequential-reader": 1}
+"""Version of each part; raised when the same recipe would compute something else."""
+
+
+def complete_config(config: TrainerConfig, dataset: Dataset) -> TrainerConfig:
+    """Fill in what only the dataset at hand decides: its absolute path, its identity, the vocabulary.
+
+    Raises:
+        ConfigError: the configuration asks for fewer embeddings than the dataset has token ids.
+    """
+    vocabulary = dataset.manifest.tokenizer.vocabulary
+    if 0 < config.model.vocabulary < vocabulary:
+        raise ConfigError(
+            f"model.vocabulary is {config.model.vocabulary}, but the dataset's ids reach {vocabulary - 1}",
+            expected=f"at least {vocabulary}, or 0 for the dataset's own",
+        )
+    data = {"path": str(Path(config.data.path).absolute())}
+    if config.data.metadata_sha256 is None:
+        data["metadata_sha256"] = dataset.metadata_sha256
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=data),
+            "model": config.model.model_copy(update={"vocabulary": config.model.vocabulary or vocabulary}),
+        }
+    )
+
+
+def fix_horizon(config: TrainerConfig, *, horizon: int | None = None) -> TrainerConfig:
+    """Return the configuration with the horizon of its schedule fixed, where it has one and left it open.
+
+    Args:
+        config: what was typed.
+        horizon: the run's own, in tokens; None at the first start, where it becomes target x tokens per update.
+    """
+    schedule = config.schedule
+    if not isinstance(schedule, CosineConfig) or schedule.horizon is not None:
+        return config
+    fixed = horizon or config.run.target_step * config.tokens_per_update
+    return config.model_copy(update={"schedule": schedule.model_copy(update={"horizon": fixed})})
+
+
+def recipe_of(config: TrainerConfig) -> Recipe:
+    """Return the configuration as the record that goes into the run."""
+    return Recipe(config=config.model_dump(mode="json"), classes=leaf_classes(config))
+
+
+def config_of(recipe: Recipe) -> TrainerConfig:
+    """Return the configuration that a recorded recipe holds.
+
+    Raises:
+        RefusedError: it is not one of this trainer's.
+    """
+    try:
+        return TrainerConfig.model_validate_json(json.dumps(recipe.config), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RefusedError(
+            f"the recorded recipe is not one of this trainer: {'.'.join(map(str, first['loc']))}: {first['msg']}",
+            advice="continue the run with the trainer that started it",
+        ) from error
+
+
+def continue_config(recorded: Recipe, typed: TrainerConfig, *, run: Path) -> TrainerConfig:
+    """Return the configuration under which a run goes on: the recorded identity with the typed operational settings.
+
+    Args:
+        recorded: the recipe of the run's last session.
+        typed: the completed configuration of this start.
+        run: the run's folder, for messages.
+
+    Raises:
+        RefusedError: settings that define the experiment differ, or the target would fall; names all of them.
+    """
+    ours = config_of(recorded)
+    horizon = ours.schedule.horizon if isinstance(ours.schedule, CosineConfig) else None
+    effective = fix_horizon(typed, horizon=horizon)
+    differences = recipe_differences(recorded, recipe_of(effective))
+    refused = [str(found) for found in differences if _is_refused(found)]
+    if refused:
+        raise RefusedError(
+            f"the run was started with another recipe; {len(refused)} fields differ (recorded -> typed): "
+            + "; ".join(refused),
+            path=run,
+            expected="the settings that define the experiment unchanged, and a target that is not lower",
+            advice="set them back, or start a new run with another --run",
+        )
+    return effective
+
+
+def _is_refused(difference: LeafDifference) -> bool:
+    if difference.field == "run.target_step":
+        return bool(difference.after < difference.before)
+    return difference.leaf_class == "identity"

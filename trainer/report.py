@@ -1,0 +1,91 @@
+"""What a person sees while training: the arithmetic at the start, a bar on a terminal, plain lines elsewhere.
+
+Everything goes to stderr. The records are elsewhere; nothing is read back from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ledger.recorder import EvaluationResult
+from ledger.records.parts import Counters
+from trainer.config import TrainerConfig
+
+__all__ = ["Report", "arithmetic"]
+
+
+def arithmetic(
+    config: TrainerConfig, *, start_step: int, tokens_per_epoch: int, parameters: int
+) -> list[str]:
+    """Return the nominal arithmetic of a run: plans from the recipe, no measurements.
+
+    Args:
+        config: the effective recipe.
+        start_step: successful updates that are done already.
+        tokens_per_epoch: usable tokens of the training source.
+        parameters: trainable parameters of the model.
+    """
+    batch = config.batch
+    updates = config.run.target_step - start_step
+    planned = updates * config.tokens_per_update
+    return [
+        f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
+        f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
+        f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.run.target_step:,}",
+        f"an epoch is {tokens_per_epoch:,} tokens, so that is {planned / tokens_per_epoch:.2f} epochs",
+        f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
+    ]
+
+
+class Report:
+    """Shows how far the training is."""
+
+    def __init__(self, console: Console, *, interval: int) -> None:
+        """Write to `console`; where that is no terminal, a line every `interval` updates."""
+        self._console = console
+        self._interval = interval
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    @contextmanager
+    def showing(self, name: str, *, step: int, target: int) -> Iterator[None]:
+        """Show the bar inside the block."""
+        with self._progress:
+            self._task = self._progress.add_task(escape(name), total=target, completed=step, status="")
+            yield
+
+    def say(self, line: str) -> None:
+        """Write one line of text."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def step(self, counters: Counters, *, loss: float, grad_norm: float, rates: Mapping[str, float]) -> None:
+        """Show an applied update."""
+        status = f"loss {loss:.4f}  norm {grad_norm:.3f}  lr {max(rates.values()):.3g}"
+        if self._task is not None:
+            self._progress.update(self._task, completed=counters.step, status=status)
+        if not self._console.is_terminal and counters.step % self._interval == 0:
+            self.say(f"step {counters.step:,}  {status}  tokens {counters.tokens_seen:,}")
+
+    def measured(self, result: EvaluationResult, *, step: int) -> None:
+        """Show a measurement on held-out text."""
+        extent = "complete" if result.complete else "a subset"
+        self.say(
+            f"step {step:,}  {result.split} loss {result.loss:.4f} on {result.tokens:,} tokens ({extent})"
+        )
+
+    def saved(self, kind: str, step: int) -> None:
+        """Show that a checkpoint was committed."""
+        self.say(f"step {step:,}  {kind} checkpoint saved")

@@ -1,0 +1,206 @@
+"""One training session from its command to its end: fresh, resumed or restarted, never silently either.
+
+Everything is restored before the first batch is drawn. What may be continued is decided here and, again, by the
+recorder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger.checkpoints import CompleteCheckpoint
+from ledger.dataset.manifest import Dataset, open_dataset
+from ledger.errors import EvidenceMissingError, UsageError
+from ledger.recorder import RunRecorder, SessionPlan
+from ledger.records.events import SessionStatus
+from ledger.records.parts import DataIdentities, ModelSummary, Start
+from trainer.checkpoint import restore_checkpoint
+from trainer.config import TrainerConfig
+from trainer.data import TrainingData
+from trainer.environment import describe_environment, prepare_machine
+from trainer.evaluate import VALIDATION
+from trainer.loop import Training, fit
+from trainer.model.decoder import parameter_counts
+from trainer.optim import partition_summary
+from trainer.recipe import complete_config, continue_config, fix_horizon, recipe_of
+from trainer.report import Report, arithmetic
+from trainer.signals import StopRequest
+from trainer.state import build_state
+
+__all__ = ["Request", "run_session"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for on the command line."""
+
+    config: TrainerConfig
+    run_dir: Path
+    resume: str | None = None
+    """`auto`, `latest`, the folder of a checkpoint, or None."""
+    restart: bool = False
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Where the session begins: how that was chosen, and the checkpoint, if any."""
+
+    start: Start
+    parent: CompleteCheckpoint | None = None
+
+
+def run_session(request: Request, *, console: Console, stop: StopRequest) -> SessionStatus | None:
+    """Train one session and return how it ended; None where the run was complete already and nothing was written.
+
+    Raises:
+        UsageError: the folder holds a run and nothing says what to do with it, or the request contradicts itself.
+        RefusedError: the recipe or the data are not those of the run.
+        EvidenceMissingError: there is no dataset, or no checkpoint to resume from.
+        LockedError: another process trains in this folder.
+    """
+    _validate(request)
+    dataset = open_dataset(request.config.data.path)
+    typed = complete_config(request.config, dataset)
+    _require_validation(typed, dataset)
+    with RunRecorder(request.run_dir) as recorder:
+        choice = _choose(request, recorder)
+        recorded = recorder.recipe_in_force()
+        config = (
+            fix_horizon(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
+        )
+        if _is_done(request, recorder, choice, config):
+            console.print(
+                f"{request.run_dir}: the run is complete at step {config.run.target_step:,}; nothing to do, nothing "
+                "written. (Raise run.target_step to go on.)",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            return None
+        report = Report(console, interval=config.logging.interval)
+        training = _prepare(
+            request, recorder, choice, config=config, dataset=dataset, report=report, stop=stop
+        )
+        with report.showing(config.run.name, step=recorder.step, target=recorder.target_step):
+            return fit(training)
+
+
+def _validate(request: Request) -> None:
+    if request.restart and request.resume is not None:
+        raise UsageError("--resume and --restart contradict each other", advice="choose one of them")
+
+
+def _require_validation(config: TrainerConfig, dataset: Dataset) -> None:
+    if config.evaluation.enabled and VALIDATION not in dataset.manifest.splits:
+        raise EvidenceMissingError(
+            f"the dataset has no split {VALIDATION!r} to evaluate on",
+            path=dataset.directory,
+            advice="prepare one (validation_fraction), or say evaluation.enabled=false",
+        )
+
+
+def _choose(request: Request, recorder: RunRecorder) -> Choice:
+    """Decide where the session begins; a folder that holds a run needs a word on what to do with it."""
+    if not recorder.has_sessions:
+        if request.resume not in (None, "auto"):
+            raise UsageError("there is no run to resume", path=request.run_dir, advice="leave --resume out")
+        return Choice(start="fresh")
+    if request.restart:
+        return Choice(start="restart")
+    if request.resume == "auto":
+        return Choice(start="auto", parent=recorder.latest_checkpoint())
+    if request.resume is not None:
+        return Choice(start="resume", parent=_checkpoint_to_resume(request.resume, recorder))
+    raise UsageError(
+        "the folder holds a run already",
+        path=request.run_dir,
+        expected="a word on what to do with it",
+        advice="type --resume auto to go on, --restart to begin again from step 0 in the same folder (what was done "
+        "stays on record), or another --run",
+    )
+
+
+def _checkpoint_to_resume(wanted: str, recorder: RunRecorder) -> CompleteCheckpoint:
+    if wanted != "latest":
+        return recorder.checkpoint_named(Path(wanted))
+    latest = recorder.latest_checkpoint()
+    if latest is None:
+        raise EvidenceMissingError(
+            "the run holds no checkpoint on its current branch",
+            path=recorder.run_dir,
+            advice="type --resume auto to begin again from step 0 where there is none, or --restart",
+        )
+    return latest
+
+
+def _is_done(request: Request, recorder: RunRecorder, choice: Choice, config: TrainerConfig) -> bool:
+    """Tell whether the run is complete and this request adds nothing: no raised target, no restart, no older start."""
+    if request.restart or not recorder.is_completed:
+        return False
+    goes_back = choice.parent is not None and choice.parent != recorder.latest_checkpoint()
+    return config.run.target_step == recorder.target_in_force and not goes_back
+
+
+def _prepare(
+    request: Request,
+    recorder: RunRecorder,
+    choice: Choice,
+    *,
+    config: TrainerConfig,
+    dataset: Dataset,
+    report: Report,
+    stop: StopRequest,
+) -> Training:
+    """Build everything, restore everything, and only then start the session."""
+    prepare_machine(config)
+    state = build_state(config)
+    data = TrainingData(dataset, config)
+    if choice.parent is not None:
+        data.restore(restore_checkpoint(choice.parent, state).cursor)
+    counts = parameter_counts(state.model)
+    recorder.start(
+        SessionPlan(
+            recipe=recipe_of(config),
+            environment=describe_environment(config),
+            data=_data_identities(config, dataset),
+            tokens_per_microbatch=config.batch.tokens_per_microbatch,
+            cursor=data.cursor,
+            name=config.run.name,
+            purpose=config.run.purpose,
+            model=ModelSummary(parameters=counts),
+            optimizer=partition_summary(state.groups),
+            start=choice.start,
+            parent=choice.parent,
+            argv=request.argv,
+        ),
+        capture=state.capture,
+    )
+    for line in _opening_lines(choice, recorder, config=config, data=data, parameters=sum(counts.values())):
+        report.say(line)
+    return Training(
+        config=config, dataset=dataset, data=data, state=state, recorder=recorder, report=report, stop=stop
+    )
+
+
+def _data_identities(config: TrainerConfig, dataset: Dataset) -> DataIdentities:
+    identity = dataset.metadata_sha256
+    return DataIdentities(train=identity, validation=identity if config.evaluation.enabled else None)
+
+
+def _opening_lines(
+    choice: Choice, recorder: RunRecorder, *, config: TrainerConfig, data: TrainingData, parameters: int
+) -> list[str]:
+    where = "from the beginning" if choice.parent is None else f"from {choice.parent.path}"
+    return [
+        f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {where}",
+        *arithmetic(
+            config,
+            start_step=recorder.step,
+            tokens_per_epoch=data.tokens_per_epoch,
+            parameters=parameters,
+        ),
+    ]

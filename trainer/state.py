@@ -1,0 +1,94 @@
+"""The live training state: built from a recipe, captured for the records, digested.
+
+A digest covers what is really in memory: tensors by their little-endian bytes, the rest in the form in which a
+checkpoint stores it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ledger.recorder import LiveState
+from ledger.records.documents import TensorEntry
+from ledger.storage.digests import tensor_table_sha256
+from trainer.config import TrainerConfig
+from trainer.model.decoder import Decoder
+from trainer.optim import Partition, build_optimizer, optimizer_tensors, partition
+from trainer.randomness import capture_randomness, seed_everything
+from trainer.schedule import ScheduleState
+
+__all__ = ["TrainingState", "build_state", "tensor_entry"]
+
+DTYPES: Final[dict[torch.dtype, str]] = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls the types a training state can hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """The objects that training changes, except for the reader of the data and the recorder's counters."""
+
+    model: Decoder
+    groups: Partition
+    optimizer: torch.optim.AdamW
+    schedule: ScheduleState
+
+    def model_tensors(self) -> dict[str, Tensor]:
+        """Return every tensor of the model by name; a tied head stands once."""
+        return dict(self.model.named_parameters())
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """Return every tensor of the optimizer's state as `group/parameter/field`."""
+        return optimizer_tensors(self.groups, self.optimizer)
+
+    def capture(self) -> LiveState:
+        """Return the state as the recorder takes it: digests of tensors, JSON of the rest."""
+        return LiveState(
+            model=_table_sha256(self.model_tensors()),
+            optimizer=_table_sha256(self.optimizer_tensors()),
+            schedule=self.schedule.capture(),
+            rng=capture_randomness(),
+        )
+
+
+def build_state(config: TrainerConfig) -> TrainingState:
+    """Return the state that a run with this recipe begins with; seeds every generator first.
+
+    Args:
+        config: a resolved recipe (vocabulary and horizon are known).
+    """
+    seed_everything(config.run.seed)
+    model = Decoder(config.model, sequence=config.batch.sequence).to(torch.device(config.machine.device))
+    groups = partition(model)
+    return TrainingState(
+        model=model,
+        groups=groups,
+        optimizer=build_optimizer(groups, config.optimizer),
+        schedule=ScheduleState(config),
+    )
+
+
+def tensor_entry(tensor: Tensor) -> TensorEntry:
+    """Return type, shape and SHA-256 of a tensor's little-endian bytes."""
+    stored = tensor.detach().cpu().contiguous()
+    data = stored.reshape(-1).view(torch.uint8).numpy()
+    return TensorEntry(
+        dtype=DTYPES[stored.dtype], shape=list(stored.shape), sha256=hashlib.sha256(data).hexdigest()
+    )
+
+
+def _table_sha256(tensors: dict[str, Tensor]) -> str:
+    return tensor_table_sha256({name: tensor_entry(tensor) for name, tensor in tensors.items()})
