@@ -1,0 +1,132 @@
+"""Opening and reading files that others may have put in place of ours.
+
+A record is a regular file. A link, a pipe, a device or a folder in its place is refused before a byte is read, and
+nothing here waits: a pipe without a writer cannot hang a reader.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ledger.errors import EvidenceMissingError, InvalidDocumentError, LedgerError, StorageError, UnsafeError
+from ledger.storage.filesystem import OS, FileSystem, StrPath, error_number
+
+__all__ = ["READ_FLAGS", "ensure_folder", "open_regular_file", "opened_regular_file", "read_regular_file"]
+
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How records are opened for reading: no final link is followed, nothing waits."""
+
+
+def open_regular_file(path: StrPath, *, flags: int = READ_FLAGS, fs: FileSystem = OS) -> int:
+    """Open a regular file and return its descriptor.
+
+    Raises:
+        EvidenceMissingError: there is nothing at the path.
+        UnsafeError: it is a link, folder, pipe, socket or device.
+        StorageError: the system refused.
+    """
+    try:
+        descriptor = fs.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except StorageError as error:
+        raise _explain_refusal(error, path, fs=fs) from error
+    try:
+        _require_regular(fs.fstat(descriptor, path=path).st_mode, path)
+    except BaseException:
+        with suppress(StorageError):  # the refusal is what to report
+            fs.close(descriptor, path=path)
+        raise
+    return descriptor
+
+
+@contextmanager
+def opened_regular_file(path: StrPath, *, flags: int = READ_FLAGS, fs: FileSystem = OS) -> Iterator[int]:
+    """Open a regular file for the length of a `with` block; errors as `open_regular_file`."""
+    descriptor = open_regular_file(path, flags=flags, fs=fs)
+    with fs.closing(descriptor, path=path):
+        yield descriptor
+
+
+def read_regular_file(path: StrPath, *, max_bytes: int, fs: FileSystem = OS) -> bytes:
+    """Return the content of a regular file, which may hold at most `max_bytes`.
+
+    Raises:
+        InvalidDocumentError: the file is larger; nothing of it was read.
+        EvidenceMissingError, UnsafeError, StorageError: as `open_regular_file`.
+    """
+    with opened_regular_file(path, fs=fs) as descriptor:
+        size = fs.fstat(descriptor, path=path).st_size
+        if size > max_bytes:
+            raise InvalidDocumentError(
+                f"the file holds {size:,} bytes", path=path, expected=f"at most {max_bytes:,} bytes"
+            )
+        parts = []
+        remaining = max_bytes + 1
+        while remaining and (part := fs.read(descriptor, remaining, path=path)):
+            parts.append(part)
+            remaining -= len(part)
+    if not remaining:
+        raise StorageError(
+            "the file grew while it was read", path=path, advice="read it again when it is at rest"
+        )
+    return b"".join(parts)
+
+
+def ensure_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
+    """Make a folder durable under its parent unless it exists; returns whether it was made.
+
+    Raises:
+        UnsafeError: something that is no folder stands there.
+        StorageError: the system refused.
+    """
+    try:
+        fs.mkdir(path)
+    except StorageError as error:
+        if error_number(error) != errno.EEXIST:
+            raise
+        kind = fs.stat(path).st_mode
+        if not stat.S_ISDIR(kind):
+            raise _unsafe(kind, path, wanted="a folder") from error
+        return False
+    fs.sync_directory(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120 - text, not always a Path
+    return True
+
+
+def _require_regular(mode: int, path: StrPath) -> None:
+    if not stat.S_ISREG(mode):
+        raise _unsafe(mode, path)
+
+
+def _explain_refusal(error: StorageError, path: StrPath, *, fs: FileSystem) -> LedgerError:
+    """Say what stood in the way of opening a file."""
+    number = error_number(error)
+    if number == errno.ENOENT:
+        return EvidenceMissingError("there is no such file", path=path, advice="check the path")
+    if number in {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}:
+        mode = fs.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            return _unsafe(mode, path)
+    return error
+
+
+def _unsafe(mode: int, path: StrPath, *, wanted: str = "a regular file") -> UnsafeError:
+    kinds = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFREG: "a file",
+    }
+    found = kinds.get(stat.S_IFMT(mode), "something else")
+    return UnsafeError(
+        f"{found} stands here and is not followed",
+        path=path,
+        expected=wanted,
+        advice=f"put {wanted} with its own content in its place",
+    )
