@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ledger.errors import InvalidDocumentError, NewerVersionError
-from ledger.records.documents import Document
+from ledger.errors import InvalidDocumentError, NewerVersionError, VerificationError
+from ledger.records.base import Document
 from ledger.storage.atomic import create_file, replace_file
 from ledger.storage.canonical import canonical_json, sha256_hex
 from ledger.storage.files import read_regular_file
@@ -40,27 +40,45 @@ class StoredDocument(NamedTuple, typing.Generic[_D]):
 
 
 def read_document(
-    path: StrPath, model: type[_D], *, fs: FileSystem = OS, max_bytes: int = MAX_DOCUMENT_BYTES
+    path: StrPath,
+    model: type[_D],
+    *,
+    sha256: str | None = None,
+    fs: FileSystem = OS,
+    max_bytes: int = MAX_DOCUMENT_BYTES,
 ) -> _D:
-    """Read a document of one schema.
+    """Read a document of one schema; with `sha256`, only if its stored bytes have that digest.
 
     Raises:
+        VerificationError: its bytes have another digest.
         InvalidDocumentError: it is not what the schema says; names the place, and the nearest known key.
         NewerVersionError: a newer version of the ledger wrote it.
         EvidenceMissingError: there is none.
         UnsafeError: something that is no regular file stands in its place.
         StorageError: the system refused.
     """
-    return load_document(path, model, fs=fs, max_bytes=max_bytes).document
+    return load_document(path, model, sha256=sha256, fs=fs, max_bytes=max_bytes).document
 
 
 def load_document(
-    path: StrPath, model: type[_D], *, fs: FileSystem = OS, max_bytes: int = MAX_DOCUMENT_BYTES
+    path: StrPath,
+    model: type[_D],
+    *,
+    sha256: str | None = None,
+    fs: FileSystem = OS,
+    max_bytes: int = MAX_DOCUMENT_BYTES,
 ) -> StoredDocument[_D]:
     """Read a document together with the digest of its stored bytes; errors as `read_document`."""
     data = read_regular_file(path, max_bytes=max_bytes, fs=fs)
-    document = parse_document(data, model, path=path, max_bytes=max_bytes)
-    return StoredDocument(document, sha256_hex(data), len(data))
+    found = sha256_hex(data)
+    if sha256 is not None and found != sha256:
+        raise VerificationError(
+            f"its bytes have SHA-256 {found}",
+            path=path,
+            expected=sha256,
+            advice="it was changed or damaged after it was recorded: restore it from a copy",
+        )
+    return StoredDocument(parse_document(data, model, path=path, max_bytes=max_bytes), found, len(data))
 
 
 def parse_document(

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ledger.errors import EvidenceMissingError, InvalidDocumentError, LockedError, StorageError, UnsafeError
+from ledger.records.layout import LOCK
 from ledger.storage.canonical import canonical_json
 from ledger.storage.clock import Clock, SystemClock
 from ledger.storage.files import READ_FLAGS, open_regular_file, opened_regular_file
@@ -25,9 +26,7 @@ from ledger.storage.log_reader import FileIdentity
 from ledger.storage.processes import boot_id, hostname
 from ledger.storage.strict_json import parse_json
 
-__all__ = ["LOCK_NAME", "LockHolder", "LockState", "RunLock", "lock_state"]
-
-LOCK_NAME: Final = "run.lock"
+__all__ = ["LockHolder", "LockState", "RunLock", "lock_state"]
 
 _MAX_CONTENT_BYTES: Final = 4096
 _PATIENCE_SECONDS: Final = 0.5
@@ -74,7 +73,7 @@ class RunLock:
             StorageError: the system refused.
         """
         self._fs = fs
-        self._path = Path(run_dir) / LOCK_NAME
+        self._path = Path(run_dir) / LOCK
         self._descriptor: int | None = self._take()
         try:
             self.holder = LockHolder(host=hostname(), pid=os.getpid(), boot_id=boot_id(), started=clock.now())
@@ -182,7 +181,7 @@ def lock_state(run_dir: StrPath, *, fs: FileSystem = OS) -> LockState:
         UnsafeError: the lock file is no regular file.
         StorageError: the system refused.
     """
-    path = Path(run_dir) / LOCK_NAME
+    path = Path(run_dir) / LOCK
     try:
         with opened_regular_file(path, flags=READ_FLAGS, fs=fs) as descriptor:
             is_free = fs.lock(descriptor, path=path, shared=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledger.errors import StorageError, VerificationError
+from ledger.records.layout import LOG, QUARANTINE
 from ledger.storage.atomic import create_file
 from ledger.storage.damage import damage_error
 from ledger.storage.digests import hash_file
@@ -17,10 +18,7 @@ from ledger.storage.files import ensure_folder, opened_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.log_reader import FileIdentity, LogReader, LogTail, read_log
 
-__all__ = ["LOG_NAME", "QUARANTINE_NAME", "QuarantinedTail", "list_quarantined", "quarantine_tail"]
-
-LOG_NAME: Final = "metrics.jsonl"
-QUARANTINE_NAME: Final = "quarantine"
+__all__ = ["QuarantinedTail", "list_quarantined", "quarantine_tail"]
 
 _TAIL_NAME: Final = re.compile(r"tail-[0-9]{16}-[0-9a-f]{16}\.bin")
 _BLOCK_BYTES: Final = 1 << 20
@@ -34,9 +32,7 @@ class QuarantinedTail(NamedTuple):
     file: str
 
 
-def quarantine_tail(
-    run_dir: StrPath, *, log_name: str = LOG_NAME, fs: FileSystem = OS
-) -> QuarantinedTail | None:
+def quarantine_tail(run_dir: StrPath, *, log_name: str = LOG, fs: FileSystem = OS) -> QuarantinedTail | None:
     """Move the log's torn tail into `quarantine/`; returns `None` when it has none. The caller holds the lock.
 
     The copy is on the device before a byte is cut, and doing it again after a crash in between ends the same way.
@@ -54,8 +50,8 @@ def quarantine_tail(
         tail = _find_tail(reader, path)
     if tail is None:
         return None
-    file = f"{QUARANTINE_NAME}/tail-{tail.offset:016d}-{tail.sha256[:16]}.bin"
-    ensure_folder(run_dir / QUARANTINE_NAME, fs=fs)
+    file = f"{QUARANTINE}/tail-{tail.offset:016d}-{tail.sha256[:16]}.bin"
+    ensure_folder(run_dir / QUARANTINE, fs=fs)
     with opened_regular_file(path, flags=os.O_RDWR, fs=fs) as descriptor:
         _require_unchanged(reader, descriptor, path, fs=fs)
         create_file(run_dir / file, _read_tail(descriptor, tail, path, fs=fs), fs=fs)
@@ -71,14 +67,14 @@ def list_quarantined(run_dir: StrPath, *, fs: FileSystem = OS) -> list[Quarantin
     Raises:
         UnsafeError, StorageError: a file there cannot be read.
     """
-    folder = Path(run_dir) / QUARANTINE_NAME
+    folder = Path(run_dir) / QUARANTINE
     if not fs.exists(folder):
         return []
     found = []
     for name in fs.list_directory(folder):
         if _TAIL_NAME.fullmatch(name):
             digest = hash_file(folder / name, fs=fs)
-            found.append(QuarantinedTail(digest.bytes, digest.sha256, f"{QUARANTINE_NAME}/{name}"))
+            found.append(QuarantinedTail(digest.bytes, digest.sha256, f"{QUARANTINE}/{name}"))
     return found
 
 
