@@ -1,0 +1,1 @@
+"""Prepares text into tokenized, ordered and verified shards."""

@@ -1,0 +1,189 @@
+"""Local input files: which ones are meant, what identifies them, and reading them line by line."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, cast
+
+from ledger.errors import (
+    ConfigError,
+    EvidenceMissingError,
+    InvalidDocumentError,
+    StorageError,
+    VerificationError,
+)
+from ledger.records.dataset import SourceFile
+from ledger.storage.digests import hash_file
+from ledger.storage.files import opened_regular_file
+
+__all__ = ["InputFile", "decode", "find_files", "identify_files", "read_lines", "read_whole"]
+
+MAX_DOCUMENT_BYTES: Final = 2**28
+"""Longest line or file that is taken as one document."""
+
+_GLOB_CHARACTERS: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file to read and the name under which it is recorded."""
+
+    path: Path
+    name: str
+
+    @property
+    def is_compressed(self) -> bool:
+        """Tell whether its name says gzip."""
+        return self.path.suffix == ".gz"
+
+
+def find_files(entries: Sequence[str], *, suffixes: Sequence[str]) -> list[InputFile]:
+    """Return the files that a configuration names, in its order; those of a glob or folder sorted by path.
+
+    Args:
+        entries: files, globs, and folders, of which every file below with one of `suffixes` is taken; names that
+            begin with a dot are left out there.
+        suffixes: for example `.jsonl`; each also with `.gz` behind it.
+
+    Raises:
+        EvidenceMissingError: an entry matches nothing.
+        ConfigError: two entries name the same file.
+    """
+    found = [file for entry in entries for file in _expand(entry, suffixes=suffixes)]
+    seen: dict[Path, InputFile] = {}
+    for file in found:
+        real = file.path.resolve()
+        if real in seen:
+            problem = f"the file {str(file.path)!r} is named twice"
+            raise ConfigError(problem, place="source.files", expected="every file once")
+        seen[real] = file
+    return found
+
+
+def identify_files(
+    files: Sequence[InputFile], *, progress: Callable[[int], object] | None = None
+) -> list[SourceFile]:
+    """Return the digests of all files, in order; raises what reading them raises."""
+    identified = []
+    for file in files:
+        digest = hash_file(file.path.resolve(), progress=progress)
+        identified.append(SourceFile(name=file.name, bytes=digest.bytes, sha256=digest.sha256))
+    return identified
+
+
+def read_lines(file: InputFile) -> Iterator[bytes]:
+    """Yield the lines of a file without the newline that ends each, in bounded memory.
+
+    Raises:
+        InvalidDocumentError: a line is too long.
+        VerificationError: compressed data is damaged.
+        StorageError: the system refuses.
+    """
+    number = 0
+    with _opened(file) as stream:
+        while line := stream.readline(MAX_DOCUMENT_BYTES + 1):
+            number += 1
+            if len(line) > MAX_DOCUMENT_BYTES:
+                _refuse_size(file, place=f"line {number}")
+            yield line[:-1] if line.endswith(b"\n") else line
+
+
+def read_whole(file: InputFile) -> bytes:
+    """Return the whole content of a file; raises what `read_lines` raises."""
+    with _opened(file) as stream:
+        data = stream.read(MAX_DOCUMENT_BYTES + 1)
+    if len(data) > MAX_DOCUMENT_BYTES:
+        _refuse_size(file, place="the whole file")
+    return data
+
+
+def decode(data: bytes, *, file: InputFile, place: str) -> str:
+    """Return UTF-8 text as it stands, nothing stripped or replaced.
+
+    Raises:
+        InvalidDocumentError: it is not UTF-8; the message names the byte.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} (0x{data[error.start]:02X}) is not UTF-8"
+        raise InvalidDocumentError(
+            problem,
+            path=file.path,
+            place=place,
+            expected="UTF-8 text",
+            advice="convert the file, for example with iconv",
+        ) from error
+
+
+def _expand(entry: str, *, suffixes: Sequence[str]) -> list[InputFile]:
+    path = Path(entry)
+    if path.is_dir():
+        return _in_folder(path, suffixes=suffixes)
+    if path.exists():
+        return [InputFile(path, path.name)]
+    if not _GLOB_CHARACTERS.intersection(entry):
+        raise EvidenceMissingError("there is no such file or folder", path=entry, place="source.files")
+    paths = map(Path, glob.glob(entry, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    matches = sorted(path for path in paths if path.is_file())
+    if not matches:
+        raise EvidenceMissingError("no file matches this pattern", path=entry, place="source.files")
+    root = _fixed_part(path)
+    return [InputFile(match, match.relative_to(root).as_posix()) for match in matches]
+
+
+def _in_folder(folder: Path, *, suffixes: Sequence[str]) -> list[InputFile]:
+    endings = tuple(ending for suffix in suffixes for ending in (suffix, f"{suffix}.gz"))
+    names = []
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(directory).relative_to(folder)
+        names += [
+            (below / name).as_posix() for name in files if name.endswith(endings) and not name.startswith(".")
+        ]
+    if not names:
+        problem = "the folder holds no such file"
+        expected = f"files that end in {', '.join(endings)}"
+        raise EvidenceMissingError(problem, path=folder, place="source.files", expected=expected)
+    return [InputFile(folder / name, name) for name in sorted(names)]
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folders of a pattern in front of the first one that is a pattern itself."""
+    parts = []
+    for part in pattern.parts[:-1]:
+        if _GLOB_CHARACTERS.intersection(part):
+            break
+        parts.append(part)
+    return Path(*parts)
+
+
+@contextmanager
+def _opened(file: InputFile) -> Iterator[IO[bytes]]:
+    """Open a file, decompressing where its name says so, and explain what goes wrong inside the block."""
+    path = file.path.resolve()
+    with opened_regular_file(path) as descriptor:
+        try:
+            with os.fdopen(os.dup(descriptor), "rb") as raw:
+                if not file.is_compressed:
+                    yield raw
+                    return
+                with gzip.GzipFile(fileobj=raw) as stream:
+                    yield cast("IO[bytes]", stream)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            problem = f"the gzip data is damaged: {error}"
+            raise VerificationError(problem, path=file.path, advice="fetch the file again") from error
+        except OSError as error:
+            raise StorageError(f"could not read: {error.strerror or error}", path=file.path) from error
+
+
+def _refuse_size(file: InputFile, *, place: str) -> None:
+    problem = f"this document is longer than {MAX_DOCUMENT_BYTES} bytes"
+    raise InvalidDocumentError(problem, path=file.path, place=place, advice="split it into several documents")
