@@ -24,7 +24,8 @@ def test_nominal_batch_is_the_product_of_its_parts():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "usable", "dropped"), [(0, 0, 0), (1, 0, 0), (8, 0, 7), (9, 8, 0), (16, 8, 7), (17, 16, 0), (18, 16, 1)]
+    ("tokens", "usable", "dropped"),
+    [(0, 0, 0), (1, 0, 0), (8, 0, 7), (9, 8, 0), (16, 8, 7), (17, 16, 0), (18, 16, 1)],
 )
 def test_usable_tokens_leave_a_last_target(tokens: int, usable: int, dropped: int):
     assert usable_tokens(tokens=tokens, tokens_per_microbatch=8) == usable
@@ -59,7 +60,9 @@ def test_part_of_a_microbatch_is_no_epoch():
 
 def test_end_of_an_epoch_is_the_beginning_of_the_next():
     assert position_at(consumed_tokens=24, usable_tokens=24) == EpochPosition(epoch=1, offset=0)
-    assert advanced(EpochPosition(epoch=1, offset=16), tokens=16, usable_tokens=24) == EpochPosition(epoch=2, offset=8)
+    assert advanced(EpochPosition(epoch=1, offset=16), tokens=16, usable_tokens=24) == EpochPosition(
+        epoch=2, offset=8
+    )
 
 
 @pytest.mark.parametrize("bad", [{"micro_batch": 0}, {"sequence_length": -1}, {"replicas": 0}])

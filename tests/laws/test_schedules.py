@@ -57,7 +57,9 @@ def test_there_is_no_update_zero():
 
 
 def test_recipe_section_is_parsed_with_its_defaults():
-    assert parse_schedule({"name": "cosine", "horizon": 5}) == CosineSchedule(horizon_tokens=5, warmup_steps=312)
+    assert parse_schedule({"name": "cosine", "horizon": 5}) == CosineSchedule(
+        horizon_tokens=5, warmup_steps=312
+    )
     assert parse_schedule({"name": "constant"}) == ConstantSchedule()
 
 
