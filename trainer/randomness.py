@@ -65,7 +65,7 @@ def _capture_python() -> dict[str, Json]:
 
 
 def _capture_numpy() -> dict[str, Json]:
-    state: dict[str, Any] = np.random.get_state(legacy=False)  # type: ignore[assignment]  # noqa: NPY002
+    state: dict[str, Any] = np.random.get_state(legacy=False)  # noqa: NPY002
     inner = state["state"]
     return {
         "key": np.asarray(inner["key"], dtype="<u4").tobytes().hex(),

@@ -86,7 +86,7 @@ def tensor_entry(tensor: Tensor) -> TensorEntry:
     stored = tensor.detach().cpu().contiguous()
     data = stored.reshape(-1).view(torch.uint8).numpy()
     return TensorEntry(
-        dtype=DTYPES[stored.dtype], shape=list(stored.shape), sha256=hashlib.sha256(data).hexdigest()
+        dtype=DTYPES[stored.dtype], shape=list(stored.shape), sha256=hashlib.sha256(data.data).hexdigest()
     )
 
 

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger.config import dump_config, leaf_classes, load_config
+from ledger.errors import ConfigError, RefusedError
+from ledger.dataset.manifest import open_dataset
+from tests.trainer.tiny import VOCABULARY, tiny_config
+from trainer.config import TrainerConfig
+from trainer.recipe import complete_config, config_of, continue_config, fix_horizon, recipe_of
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+OVERLAYS = sorted(path.name for path in CONFIGS.glob("*.yaml") if path.name != "tiny.yaml")
+
+
+@pytest.mark.parametrize("overlay", [None, *OVERLAYS])
+def test_every_shipped_configuration_loads(overlay):
+    paths = [CONFIGS / "tiny.yaml"] + ([] if overlay is None else [CONFIGS / overlay])
+    config = load_config(paths, model=TrainerConfig)
+    assert overlay is None or config.run.purpose == overlay.removesuffix(".yaml")
+
+
+def test_a_dumped_configuration_loads_on_its_own(dataset, tmp_path):
+    config = tiny_config(dataset)
+    path = tmp_path / "resolved.yaml"
+    path.write_text(dump_config(config))
+    assert load_config([path], model=TrainerConfig) == config
+
+
+def test_every_leaf_has_a_class_and_a_description(dataset):
+    config = tiny_config(dataset)
+    assert set(leaf_classes(config).values()) == {"identity", "operational", "volatile"}
+    for section in type(config).model_fields:
+        for name, field in type(getattr(config, section)).model_fields.items():
+            assert field.description, f"{section}.{name}"
+
+
+def test_the_horizon_is_fixed_once(dataset):
+    config = complete_config(tiny_config(dataset), open_dataset(dataset))
+    fixed = fix_horizon(config)
+    assert fixed.schedule.horizon == 8 * 32
+    assert fix_horizon(fixed, horizon=1) == fixed
+    assert config.model.vocabulary == VOCABULARY
+
+
+def test_a_recorded_recipe_loads_on_its_own(dataset):
+    config = fix_horizon(complete_config(tiny_config(dataset), open_dataset(dataset)))
+    assert config_of(recipe_of(config)) == config
+
+
+def test_all_differing_identity_fields_are_named_at_once(dataset):
+    completed = complete_config(tiny_config(dataset), open_dataset(dataset))
+    recorded = recipe_of(fix_horizon(completed))
+    typed = tiny_config(
+        dataset, run={"seed": 8, "target_step": 4}, optimizer={"beta2": 0.9}, logging={"interval": 5}
+    )
+    with pytest.raises(RefusedError) as caught:
+        continue_config(recorded, complete_config(typed, open_dataset(dataset)), run=Path("run"))
+    message = str(caught.value)
+    assert all(field in message for field in ("run.seed", "optimizer.beta2", "run.target_step"))
+    assert "logging.interval" not in message
+
+
+def test_a_raised_target_keeps_the_horizon(dataset):
+    completed = complete_config(tiny_config(dataset), open_dataset(dataset))
+    raised = complete_config(tiny_config(dataset, run={"target_step": 20}), open_dataset(dataset))
+    config = continue_config(recipe_of(fix_horizon(completed)), raised, run=Path("run"))
+    assert (config.run.target_step, config.schedule.horizon) == (20, 8 * 32)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        ("model", {"width": 36}),
+        ("model", {"kv_heads": 3}),
+        ("checkpoint", {"policy": "interval"}),
+        ("run", {"target_step": 0}),
+        ("machine", {"device": "tpu"}),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(dataset, section, changes):
+    with pytest.raises(ValueError, match=section):
+        tiny_config(dataset, **{section: changes})
+
+
+def test_too_small_a_vocabulary_is_refused(dataset):
+    with pytest.raises(ConfigError, match="vocabulary"):
+        complete_config(tiny_config(dataset, model={"vocabulary": 10}), open_dataset(dataset))
+
+
+def test_an_unknown_key_names_the_nearest_one(tmp_path):
+    with pytest.raises(ConfigError, match="learning_rate"):
+        load_config([CONFIGS / "tiny.yaml"], ["optimizer.learnin_rate=1e-3"], model=TrainerConfig)
+
+
+def test_resolving_needs_no_torch(dataset):
+    program = "import sys; sys.modules['torch'] = None\nfrom trainer.cli import main\nmain()"
+    arguments = ["resolve", "--json", "--config", str(CONFIGS / "tiny.yaml"), "--set", f"data.path={dataset}"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    resolved = json.loads(done.stdout)
+    assert resolved["config"]["model"]["vocabulary"] == VOCABULARY
+    assert resolved["classes"]["run.seed"] == "identity"
+    assert len(resolved["identity_sha256"]) == 64
+    assert resolved["inputs"]["dataset"]["metadata_sha256"] == open_dataset(dataset).metadata_sha256
