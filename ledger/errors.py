@@ -18,7 +18,6 @@ An exception means "cannot go on". What an audit finds is not an exception but a
 from __future__ import annotations
 
 import os
-from typing import ClassVar
 
 __all__ = [
     "ConfigError",
@@ -38,7 +37,7 @@ __all__ = [
 class LedgerError(Exception):
     """Base of all errors; `str()` is one clear sentence: where, what is wrong, what was expected, what to do."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(
         self,

@@ -23,16 +23,15 @@ from ledger.recorder.starting import Beginning, prepare_beginning
 from ledger.recorder.writer import EventWriter
 from ledger.records.documents import Document
 from ledger.records.events import LOG_VERSION, Amendment, SessionStart, TailRecovered
-from ledger.records.layout import ENVIRONMENTS, LOG, QUARANTINE, RECIPES, RUN, SEAL
+from ledger.records.layout import ENVIRONMENTS, LOG, RECIPES, RUN, SEAL
 from ledger.records.parts import NOTHING_SUPERSEDED
-from ledger.storage.atomic import create_file, is_temporary_name, replace_file
+from ledger.storage.atomic import create_file, replace_file
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.clock import Clock
-from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import FileSystem
-from ledger.storage.log import EventLog, quarantine_tail
+from ledger.storage.log import EventLog, QuarantinedTail, list_quarantined, quarantine_tail
 from ledger.storage.processes import boot_id, hostname
 
 __all__ = ["begin_session"]
@@ -147,8 +146,8 @@ def _write_session_start(session: ActiveSession, history: History, beginning: Be
 def _write_what_belongs_to_it(
     session: ActiveSession, opened: OpenedRun, beginning: Beginning, *, fs: FileSystem
 ) -> None:
-    for size, sha256, file in _unnamed_tails(opened, fs=fs):
-        session.writer.write(TailRecovered, bytes=size, sha256=sha256, file=file)
+    for tail in _unnamed_tails(opened, fs=fs):
+        session.writer.write(TailRecovered, **tail._asdict())
     for difference in beginning.amendments:
         session.writer.write(
             Amendment,
@@ -163,11 +162,7 @@ def _write_what_belongs_to_it(
         replace_file(opened.folder / RUN, document_bytes(document), fs=fs)
 
 
-def _unnamed_tails(opened: OpenedRun, *, fs: FileSystem) -> list[tuple[int, str, str]]:
-    """Return (bytes, sha256, file) of each quarantined tail that no event names yet, in name order."""
-    folder = opened.folder / QUARANTINE
-    if not folder.is_dir():
-        return []
+def _unnamed_tails(opened: OpenedRun, *, fs: FileSystem) -> list[QuarantinedTail]:
+    """Return the quarantined tails that no event names yet."""
     named = {file for known in opened.history.sessions for file in known.quarantined}
-    files = [f"{QUARANTINE}/{name}" for name in fs.list_directory(folder) if not is_temporary_name(name)]
-    return [(*hash_file(opened.folder / file, fs=fs), file) for file in files if file not in named]
+    return [tail for tail in list_quarantined(opened.folder, fs=fs) if tail.file not in named]

@@ -21,7 +21,6 @@ from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionPlan
 from ledger.records.documents import Recipe
 from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
-from ledger.records.layout import LOCK
 from ledger.records.parts import Counters, Cursor, FileRef
 from ledger.storage.clock import Clock, SystemClock
 from ledger.storage.files import ensure_folder
@@ -55,11 +54,11 @@ class RunRecorder:
             LockedError: another writer holds the run.
             VerificationError, EvidenceMissingError: the log is damaged or incomplete; nothing was written.
         """
-        self._lock = acquire_lock(self.run_dir, fs=self._fs)
+        self._lock = _acquire_lock(self.run_dir, clock=self._clock, fs=self._fs)
         try:
             self._opened = open_run(self.run_dir, fs=self._fs)
         except BaseException:
-            self._lock.release()
+            self._lock.close()
             raise
         return self
 
@@ -72,7 +71,7 @@ class RunRecorder:
                 self._end_after(error)
         finally:
             if self._lock is not None:
-                self._lock.release()
+                self._lock.close()
 
     def _end_after(self, error: BaseException | None) -> None:
         session = self._active
@@ -312,12 +311,12 @@ class RunRecorder:
         return self._session
 
 
-def acquire_lock(run_dir: Path, *, fs: FileSystem) -> RunLock:
+def _acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
     """Make the run folder if needed and take its writer's lock."""
-    fs_parents = [folder for folder in (run_dir, *run_dir.parents) if not folder.exists()]
-    for folder in reversed(fs_parents):
+    missing = [folder for folder in (run_dir, *run_dir.parents) if not folder.exists()]
+    for folder in reversed(missing):
         ensure_folder(folder, fs=fs)
-    return RunLock.acquire(run_dir / LOCK, fs=fs)
+    return RunLock(run_dir, clock=clock, fs=fs)
 
 
 def _describe(error: BaseException) -> str:

@@ -46,7 +46,7 @@ class EventWriter:
             raise UsageError("nothing was written yet", expected="a started session")
         return head
 
-    def write(self, kind: type[Event], **fields: Any) -> LogPosition:
+    def write(self, kind: type[Event], /, **fields: Any) -> LogPosition:
         """Append one event and return where it stands.
 
         Raises:

@@ -13,6 +13,7 @@ from pydantic import Field
 from ledger.records.base import Document, Record
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.records.fields import Count, Json, Measurement, Name, Positive, Sha256, Text, Time
+from ledger.records.pilot import StageRecord
 from ledger.records.parts import (
     Counters,
     Cursor,
@@ -235,6 +236,7 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         Verdict,
         DatasetManifest,
         PreparationNotes,
+        StageRecord,
     )
 }
 """Schema name to model, for the reader and for `ledger schema`."""
