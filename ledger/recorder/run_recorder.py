@@ -73,6 +73,17 @@ class RunRecorder:
             if self._lock is not None:
                 self._lock.close()
 
+    def abandon(self) -> None:
+        """Let go of the run at once and write nothing more, as if this process had been killed here.
+
+        The session stays without an end, which is the truth about it; the next start says so.
+        """
+        if self._session is not None:
+            self._session.writer.abandon()
+            self._session.ended = True
+        if self._lock is not None:
+            self._lock.abandon()
+
     def _end_after(self, error: BaseException | None) -> None:
         session = self._active
         try:

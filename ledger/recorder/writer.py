@@ -74,6 +74,10 @@ class EventWriter:
         """Close the log."""
         self._log.close()
 
+    def abandon(self) -> None:
+        """Let go of the log without writing or syncing anything."""
+        self._log.abandon()
+
     def sync(self) -> None:
         """Bring everything written so far to the disk."""
         self._log.sync()

@@ -1,0 +1,252 @@
+"""A training loop without tensors: its whole state is one number, so that every test of records is quick.
+
+The toy "model" is a float that each update moves by a law of the batch; a resume must restore it or the recorder
+refuses. It reports through `RunRecorder` exactly what a real loop reports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ledger.checkpoints import CompleteCheckpoint, read_trainer_state
+from ledger.recorder import EvaluationResult, LiveState, RunRecorder, SessionPlan
+from ledger.records.documents import Environment, Recipe, TensorEntry
+from ledger.records.parts import Cursor, DataIdentities, ModelSummary, OptimizerGroup, Position, Start
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.clock import Clock
+from ledger.storage.digests import tensor_table_sha256
+
+TOKENS_PER_MICROBATCH = 8
+MICROBATCHES_PER_EPOCH = 7
+DATA_SHA256 = sha256_hex(b"the toy corpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToySettings:
+    """What a toy run is told to do."""
+
+    target_step: int = 12
+    accumulation: int = 2
+    interval: int = 1
+    evidence: bool = True
+    checkpoint_interval: int | None = 4
+    evaluate_every: int | None = 5
+    skip_attempts: frozenset[int] = frozenset()
+    """Numbers of the attempts (from 1) that are skipped."""
+    policy: str = "interval"
+    clip_norm: float | None = 1.0
+    learning_rate: float = 0.01
+
+    def recipe(self) -> Recipe:
+        """Return the recipe that these settings are."""
+        config = {
+            "run": {"target_step": self.target_step},
+            "batch": {"accumulation": self.accumulation},
+            "optimizer": {"learning_rate": self.learning_rate, "clip_norm": self.clip_norm},
+            "schedule": {"name": "constant", "warmup_steps": 0},
+            "logging": {"interval": self.interval, "evidence": self.evidence},
+            "checkpoint": {"policy": self.policy, "interval": self.checkpoint_interval},
+            "evaluation": {"enabled": True, "interval": self.evaluate_every},
+            "determinism": {"deterministic": True},
+        }
+        operational = ("run", "logging", "checkpoint", "evaluation")
+        classes = {
+            f"{section}.{key}": "operational" if section in operational else "identity"
+            for section, values in config.items()
+            for key in values
+        }
+        return Recipe(config=config, classes=classes)
+
+
+class Killed(BaseException):
+    """The toy's process "dies" here: nothing more is written and nothing is ended."""
+
+
+@dataclass
+class ToyLoop:
+    """The live objects of a toy run and its training loop."""
+
+    settings: ToySettings = field(default_factory=ToySettings)
+    weight: float = 1.0
+    draws: int = 0
+    position: Position = field(default_factory=lambda: Position(0, 0))
+
+    def capture(self) -> LiveState:
+        """Return the live state as the recorder asks for it."""
+        return LiveState(
+            model=tensor_table_sha256({"weight": self._entry(self.weight)}),
+            optimizer=tensor_table_sha256({"moment": self._entry(self.weight * 2)}),
+            schedule={"step": self.draws},
+            rng={"draws": self.draws},
+        )
+
+    def _entry(self, value: float) -> TensorEntry:
+        return TensorEntry(dtype="F64", shape=[1], sha256=sha256_hex(struct.pack("<d", value)))
+
+    def save(self, folder: Path, metadata: dict[str, str]) -> None:
+        """Write the two tensor files of a checkpoint."""
+        write_safetensors(folder / "model.safetensors", "weight", self.weight, metadata)
+        write_safetensors(folder / "optimizer.safetensors", "moment", self.weight * 2, metadata)
+
+    def restore(self, checkpoint: CompleteCheckpoint) -> None:
+        """Take up a checkpoint's state."""
+        data = (checkpoint.folder / "model.safetensors").read_bytes()
+        self.weight = struct.unpack("<d", data[-8:])[0]
+        state = read_trainer_state(checkpoint)
+        self.draws = state.rng["draws"]
+        self.position = state.cursor["train"]
+
+    def draw(self) -> tuple[bytes, Cursor]:
+        """Return the next microbatch's digest and the cursor behind it."""
+        epoch, offset = self.position.epoch, self.position.offset
+        digest = hashlib.sha256(f"batch {epoch} {offset}".encode()).digest()
+        offset += TOKENS_PER_MICROBATCH
+        full = offset == TOKENS_PER_MICROBATCH * MICROBATCHES_PER_EPOCH
+        self.position = Position(epoch + 1, 0) if full else Position(epoch, offset)
+        self.draws += 1
+        return digest, {"train": self.position}
+
+    def learn(self, digest: bytes) -> float:
+        """Move the weight by a law of the batch and return a loss."""
+        self.weight = self.weight * 0.9 + digest[0] / 2550
+        return 2.0 + self.weight
+
+
+def write_safetensors(path: Path, name: str, value: float, metadata: dict[str, str]) -> None:
+    """Write one float64 in the safetensors format."""
+    table = {"__metadata__": metadata, name: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}
+    header = json.dumps(table, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + np.float64(value).tobytes())
+
+
+def environment() -> Environment:
+    """Return an environment that never changes."""
+    return Environment(
+        packages={"toy": "1"}, python="3", platform="none", hardware={}, settings={}, code={"commit": None}
+    )
+
+
+def run_toy(
+    run_dir: Path,
+    settings: ToySettings | None = None,
+    *,
+    start: Start = "fresh",
+    clock: Clock | None = None,
+    before: Callable[[RunRecorder, str], None] = lambda _recorder, _moment: None,
+    checkpoint: Path | None = None,
+) -> None:
+    """Train a toy run from where its records stand to its target.
+
+    `before` is called with the name of each moment (`microbatch`, `attempt`, `checkpoint`, `final`, `evaluation`,
+    `end`); it may raise `Killed`, and then nothing more reaches the disk.
+    """
+    settings = settings or ToySettings()
+    loop = ToyLoop(settings)
+    recorder = RunRecorder(run_dir, clock=clock)
+    recorder.__enter__()
+    try:
+        _train(recorder, loop, start=start, before=before, named=checkpoint)
+    except Killed:
+        recorder.abandon()
+        raise
+    except BaseException as error:
+        recorder.__exit__(type(error), error, error.__traceback__)
+        raise
+    recorder.__exit__(None, None, None)
+
+
+def _train(
+    recorder: RunRecorder,
+    loop: ToyLoop,
+    *,
+    start: Start,
+    before: Callable[[RunRecorder, str], None],
+    named: Path | None,
+) -> None:
+    settings = loop.settings
+    parent = None
+    if start in ("resume", "auto"):
+        parent = recorder.latest_checkpoint() if named is None else recorder.checkpoint_named(named)
+    if parent is not None:
+        loop.restore(parent)
+    plan = SessionPlan(
+        recipe=settings.recipe(),
+        environment=environment(),
+        data=DataIdentities(train=DATA_SHA256, validation=DATA_SHA256),
+        tokens_per_microbatch=TOKENS_PER_MICROBATCH,
+        cursor={"train": Position(0, 0)},
+        name="toy",
+        purpose="resume",
+        model=ModelSummary(parameters={"weight": 1}),
+        optimizer=[OptimizerGroup(name="all", tensors=1, parameters=1)],
+        start=start,
+        parent=parent,
+        argv=["toy"],
+    )
+    recorder.start(plan, capture=loop.capture)
+    if settings.evaluate_every and recorder.counters.attempts == 0:
+        evaluate(recorder, loop, complete=False)
+    while recorder.step < settings.target_step:
+        _attempt(recorder, loop, before)
+        if settings.evaluate_every and recorder.step % settings.evaluate_every == 0:
+            before(recorder, "evaluation")
+            evaluate(recorder, loop, complete=False)
+        due = settings.checkpoint_interval and recorder.step % settings.checkpoint_interval == 0
+        if settings.policy == "interval" and due and recorder.step < settings.target_step:
+            before(recorder, "checkpoint")
+            save(recorder, loop, "interval")
+    before(recorder, "final")
+    if settings.policy != "none" and recorder.checkpoint_here is None:
+        save(recorder, loop, "final")
+    before(recorder, "final evaluation")
+    evaluate(recorder, loop, complete=True)
+    before(recorder, "end")
+    recorder.end()
+
+
+def _attempt(recorder: RunRecorder, loop: ToyLoop, before: Callable[[RunRecorder, str], None]) -> None:
+    for _ in range(loop.settings.accumulation):
+        before(recorder, "microbatch")
+        with recorder.phase("data"):
+            digest, cursor = loop.draw()
+        recorder.microbatch(tokens=TOKENS_PER_MICROBATCH, digest=digest, cursor=cursor)
+    before(recorder, "attempt")
+    if recorder.counters.attempts + 1 in loop.settings.skip_attempts:
+        recorder.skipped("nonfinite_loss", loss=float("nan"), grad_norm=None)
+    else:
+        recorder.updated(loss=loop.learn(digest), grad_norm=0.5, lr={"all": loop.settings.learning_rate})
+
+
+def save(recorder: RunRecorder, loop: ToyLoop, kind: str) -> None:
+    """Commit a checkpoint unless this session holds one at this step."""
+    here = recorder.checkpoint_here
+    if here is not None and here.manifest.session == recorder.session:
+        return
+    with recorder.checkpoint(kind) as folder:  # type: ignore[arg-type]
+        loop.save(folder, recorder.tensor_metadata())
+
+
+def evaluate(recorder: RunRecorder, loop: ToyLoop, *, complete: bool) -> None:
+    """Report a measurement; the complete one is kept and names the checkpoint."""
+    with recorder.phase("evaluate"):
+        rng = loop.capture().digests({}).rng
+    result = EvaluationResult(
+        split="validation",
+        data_sha256=DATA_SHA256,
+        loss=2.0 + loop.weight,
+        tokens=16,
+        batches=2,
+        complete=complete,
+        metrics={"perplexity": 8.0},
+        rng_before=rng,
+        rng_after=rng,
+    )
+    recorder.evaluation(result, of=recorder.checkpoint_here if complete else None, keep=complete)
