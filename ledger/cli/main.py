@@ -1,0 +1,77 @@
+"""The entry point: hands over what belongs to other packages, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from ledger import __version__
+from ledger.cli.lazy import LazyGroup
+from ledger.cli.screen import print_error
+from ledger.errors import LedgerError, UsageError
+
+__all__ = ["app", "main"]
+
+HANDED_OVER: Final = {"prepare": ("data_prep", "tokenizers", "data"), "train": ("trainer", "torch", "train")}
+"""Command → (package that does it, module that must be installed, extra that installs it)."""
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The run ledger for language-model training.",
+)
+
+
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - typer's signature
+    if is_asked:
+        typer.echo(f"ledger {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes away ends us quietly
+    try:
+        if arguments and arguments[0] in HANDED_OVER:
+            _hand_over(arguments[0], arguments[1:])
+        app(arguments, prog_name="ledger")
+    except LedgerError as error:
+        print_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as end:  # how the command line says that it is done
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def _hand_over(command: str, arguments: list[str]) -> None:
+    """Become the process that does it. The arguments go over untouched, a lone `--` included."""
+    package, needed, extra = HANDED_OVER[command]
+    if importlib.util.find_spec(needed) is None:
+        raise UsageError(
+            f"ledger {command} needs the package {needed}, which is not installed",
+            advice=f"pip install 'pilot-ledger[{extra}]'",
+        )
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-P", "-m", package, command, *arguments])  # noqa: S606 - ours
