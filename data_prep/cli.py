@@ -1,0 +1,175 @@
+"""The command line: `python -P -m data_prep prepare` and `resolve`. Parses, calls one function, prints, exits."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from data_prep.config import PreparationConfig
+from data_prep.manifest import ALGORITHM
+from data_prep.pipeline import PreparedDataset, prepare
+from data_prep.sources import open_source
+from ledger.config import dump_config, leaf_classes, load_config
+from ledger.errors import LedgerError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+ConfigFiles = Annotated[
+    list[Path], typer.Option("--config", help="A YAML file; may be repeated, later ones override.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated, overrides the files.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.callback()
+def _commands() -> None:
+    """Prepare text as tokenized, ordered and verified shards."""
+
+
+@app.command("prepare")
+def prepare_command(
+    *,
+    config: ConfigFiles,
+    output: Annotated[Path, typer.Option("--output", help="Folder of the dataset.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prepare a dataset; with the same configuration again, verify and reuse it."""
+    resolved = load_config(config, overrides or (), model=PreparationConfig)
+    with _progress() as progress:
+        prepared = prepare(resolved, output=output, progress=progress)
+    if as_json:
+        print(json.dumps(_summary(prepared), indent=2))
+    else:
+        _print_summary(prepared)
+
+
+@app.command()
+def resolve(*, config: ConfigFiles, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Print the complete configuration without preparing anything."""
+    resolved = load_config(config, overrides or (), model=PreparationConfig)
+    if not as_json:
+        print(dump_config(resolved), end="")
+        return
+    result = {
+        "config": resolved.model_dump(mode="json"),
+        "classes": leaf_classes(resolved),
+        "parts": {"algorithm": ALGORITHM},
+        "inputs": open_source(resolved).identify().model_dump(mode="json"),
+    }
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command line; an error is one sentence on stderr and an exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app(prog_name="data_prep")
+    except LedgerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted; nothing was left behind", file=sys.stderr)
+        sys.exit(130)
+
+
+class _ShownProgress:
+    """Shows stages as bars of a terminal."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._task: TaskID | None = None
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Begin a stage; the one before is done."""
+        self._finish()
+        self._task = self._bars.add_task(name, total=total, unit=unit)
+
+    def advance(self, amount: int) -> None:
+        """Move the bar of the stage."""
+        if self._task is not None:
+            self._bars.advance(self._task, amount)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            done = self._bars.tasks[self._task].completed
+            self._bars.update(self._task, total=done or 1, completed=done or 1)
+
+
+class _QuietProgress:
+    """Shows nothing: the output is no terminal."""
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Begin a stage."""
+
+    def advance(self, amount: int) -> None:
+        """Say that more is done."""
+
+
+@contextmanager
+def _progress() -> Iterator[_ShownProgress | _QuietProgress]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _QuietProgress()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=console) as bars:
+        yield _ShownProgress(bars)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End as after an error, so that the temporary folder goes."""
+    print("terminated; nothing was left behind", file=sys.stderr)
+    sys.exit(143)
+
+
+def _summary(prepared: PreparedDataset) -> dict[str, object]:
+    return {
+        "dataset": str(prepared.directory),
+        "outcome": prepared.outcome,
+        "metadata_sha256": prepared.metadata_sha256,
+        "vocabulary": prepared.manifest.tokenizer.vocabulary,
+        "left_out": prepared.manifest.left_out,
+        "splits": {
+            name: {"documents": split.documents, "tokens": split.tokens, "shards": len(split.shards)}
+            for name, split in prepared.manifest.splits.items()
+        },
+    }
+
+
+def _print_summary(prepared: PreparedDataset) -> None:
+    console = Console()
+    verb = "prepared" if prepared.outcome == "prepared" else "verified and reused"
+    console.print(f"{verb}: {prepared.directory}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"metadata_sha256: {prepared.metadata_sha256}", highlight=False, soft_wrap=True)
+    table = Table("split", "documents", "tokens", "bytes of text", "shards")
+    for name, split in prepared.manifest.splits.items():
+        numbers = (split.documents, split.tokens, split.bytes, len(split.shards))
+        table.add_row(name, *(f"{number:,}" for number in numbers))
+    console.print(table)
