@@ -29,16 +29,23 @@ def complete_config(config: TrainerConfig, dataset: Dataset) -> TrainerConfig:
 
     Raises:
         ConfigError: the configuration asks for fewer embeddings than the dataset has token ids.
+        RefusedError: it asks for another dataset than the one that is there.
     """
+    identity = config.data.metadata_sha256 or dataset.metadata_sha256
+    if identity != dataset.metadata_sha256:
+        raise RefusedError(
+            f"is the dataset {dataset.metadata_sha256}",
+            path=dataset.directory,
+            expected=f"data.metadata_sha256 = {identity}",
+            advice="correct data.path, or set data.metadata_sha256 to null to take this one",
+        )
     vocabulary = dataset.manifest.tokenizer.vocabulary
     if 0 < config.model.vocabulary < vocabulary:
         raise ConfigError(
             f"model.vocabulary is {config.model.vocabulary}, but the dataset's ids reach {vocabulary - 1}",
             expected=f"at least {vocabulary}, or 0 for the dataset's own",
         )
-    data = {"path": str(Path(config.data.path).absolute())}
-    if config.data.metadata_sha256 is None:
-        data["metadata_sha256"] = dataset.metadata_sha256
+    data = {"path": str(Path(config.data.path).absolute()), "metadata_sha256": identity}
     return config.model_copy(
         update={
             "data": config.data.model_copy(update=data),

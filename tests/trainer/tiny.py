@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,21 @@ def tiny_config(data: Path, /, **sections: dict[str, Any]) -> TrainerConfig:
     for name, changes in sections.items():
         values[name] = values.get(name, {}) | changes
     return TrainerConfig.model_validate(values)
+
+
+class StopAfter(StopRequest):
+    """Asks to stop, as SIGTERM does, once so many attempts were made."""
+
+    def __init__(self, *, attempts: int) -> None:
+        super().__init__()
+        self._left = attempts + 1  # the loop looks before each attempt
+
+    @property
+    def is_made(self) -> bool:
+        self._left -= 1
+        if self._left == 0:
+            self.make(signal.SIGTERM)
+        return super().is_made
 
 
 def train(
