@@ -39,6 +39,7 @@ def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - typer's signature
 
 @app.callback()
 def _options(
+    *,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),

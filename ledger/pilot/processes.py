@@ -19,9 +19,9 @@ from typing import IO, Final
 import msgspec
 
 from ledger.errors import LedgerError
-from ledger.records.layout import LOG
+from ledger.records.layout import LOG, RUN
 
-__all__ = ["StageProcessError", "last_logged_step", "run_module", "run_until_step"]
+__all__ = ["StageProcessError", "last_logged_step", "planned_steps", "run_module", "run_until_step"]
 
 _POLL_SECONDS: Final = 0.02
 _TAIL_BYTES: Final = 1 << 18
@@ -36,6 +36,12 @@ class _Totals(msgspec.Struct):
     """What is read of a line while a run is watched; the audit reads the rest, strictly."""
 
     step: int
+
+
+class _Target(msgspec.Struct):
+    """What is read of run.json while a run is watched."""
+
+    target_step: int
 
 
 def run_module(
@@ -100,6 +106,14 @@ def last_logged_step(run_dir: Path) -> int:
         with contextlib.suppress(msgspec.DecodeError):
             return msgspec.json.decode(line, type=_Totals).step
     return 0
+
+
+def planned_steps(run_dir: Path) -> int | None:
+    """Return the target step that a run's run.json states as it stands now; None while there is none."""
+    try:
+        return msgspec.json.decode((run_dir / RUN).read_bytes(), type=_Target).target_step
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
 
 
 @contextmanager

@@ -17,7 +17,10 @@ from ledger.storage.documents import read_document, write_document
 from ledger.storage.files import ensure_folder
 from ledger.storage.lock import RunLock
 
-__all__ = ["StageFailedError", "run_pilot"]
+__all__ = ["STAGES", "StageFailedError", "run_pilot"]
+
+STAGES = ("prepare", "overfit", "acceptance", "stability", "resume")
+"""The stages of a pilot in the order in which they run."""
 
 RECORD = "stage.json"
 
