@@ -45,7 +45,7 @@ def test_grouped_queries_have_their_shapes(kv_heads):
 def test_grouped_queries_equal_repeated_keys_and_values():
     torch.manual_seed(0)
     grouped, plain = (Attention(width=32, heads=4, kv_heads=count) for count in (2, 4))
-    queries, keys, values = torch.split(grouped.input.weight.detach(), (32, 16, 16))
+    queries, keys, values = torch.split(grouped.input.weight.detach(), [32, 16, 16])
     repeated = [part.view(2, 8, 32).repeat_interleave(2, dim=0).reshape(32, 32) for part in (keys, values)]
     with torch.no_grad():
         plain.input.weight.copy_(torch.cat((queries, *repeated)))

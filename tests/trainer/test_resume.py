@@ -6,6 +6,7 @@ A kill is a copy of the run folder, made while it trains: exactly what a killed 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,11 @@ def _every(updates: int) -> dict[str, Any]:
     return {"checkpoint": {"policy": "interval", "interval": updates}}
 
 
-FOURS = {"batch": {"accumulation": 4}}
-OTHERS = {"model": {"tied": False, "kv_heads": 4}, "optimizer": {"clip_norm": None, "fused": False}}
+FOURS: dict[str, Any] = {"batch": {"accumulation": 4}}
+OTHERS: dict[str, Any] = {
+    "model": {"tied": False, "kv_heads": 4},
+    "optimizer": {"clip_norm": None, "fused": False},
+}
 CASES = [
     Case("in the middle of epoch 0", (Kill(6),), _every(2)),
     Case("one microbatch before an epoch's end", (Kill(EPOCH - 1),), _every(9)),
@@ -159,8 +163,8 @@ def _killed(monkeypatch, kill: Kill, *, config, run: Path, copy: Path, resume: s
     return copy
 
 
-def _first(original, *, then):
-    def both(*given):
+def _first(original: Callable[..., object], *, then: Callable[[], object]) -> Callable[..., None]:
+    def both(*given: object) -> None:
         original(*given)
         then()
 

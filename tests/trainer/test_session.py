@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from ledger.checkpoints import find_checkpoints
 from ledger.errors import EvidenceMissingError, LockedError, RefusedError, UsageError, VerificationError
@@ -254,10 +257,10 @@ def test_accumulated_gradients_are_those_of_one_large_batch(dataset, tmp_path):
     assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-5)
 
 
-def _infinite_once():
+def _infinite_once() -> Callable[[Any], Tensor]:
     calls = iter(range(10**6))
 
-    def norm(parameters):
+    def norm(parameters: Any) -> Tensor:
         return gradient_norm(parameters) * (float("inf") if next(calls) == 1 else 1.0)
 
     return norm
