@@ -60,10 +60,10 @@ def find_checkpoints(run_dir: Path, *, fs: FileSystem = OS) -> list[CompleteChec
         InvalidDocumentError: a folder with a checkpoint's name holds a manifest that cannot be read as one.
     """
     root = run_dir / CHECKPOINTS
-    if not root.is_dir():
+    if not fs.exists(root):
         return []
     names = sorted(name for name in fs.list_directory(root) if parse_checkpoint_name(name))
-    folders = [root / name for name in names if (root / name / MANIFEST).exists()]
+    folders = [root / name for name in names if fs.exists(root / name / MANIFEST)]
     return [read_checkpoint(folder, fs=fs) for folder in folders]
 
 
@@ -101,7 +101,7 @@ def verify_checkpoint_files(checkpoint: CompleteCheckpoint, *, fs: FileSystem = 
     """
     for name, entry in sorted(checkpoint.manifest.files.items()):
         path = checkpoint.folder / name
-        if not path.is_file():
+        if not fs.exists(path):
             raise VerificationError(
                 "is absent", path=path, expected="the file that the manifest lists", advice=_ADVICE
             )

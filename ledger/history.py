@@ -297,15 +297,13 @@ def _superseded(before: list[Segment], after: list[Segment]) -> Superseded:
         if end == segment.end:
             continue
         lost_work.append(subtract_counters(segment.end, session.first if end is None else end))
-        mine = sum(1 for mark in session.marks if mark <= segment.end.microbatches)
-        lost_events += mine - (
-            0 if end is None else sum(1 for mark in session.marks if mark <= end.microbatches)
-        )
+        kept_to = -1 if end is None else end.microbatches
+        lost_events += sum(1 for mark in session.marks if kept_to < mark <= segment.end.microbatches)
     total = add_counters(lost_work)
     return Superseded(
         updates=total.step,
         attempts=total.attempts,
         microbatches=total.microbatches,
         tokens=total.tokens_seen,
-        events=max(0, lost_events),
+        events=lost_events,
     )

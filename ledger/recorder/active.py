@@ -264,7 +264,7 @@ class ActiveSession:
                 before_commit = self._phases.elapsed
                 checkpoint = commit_checkpoint(folder, captured, fs=self._fs)
             except BaseException:
-                discard_checkpoint_folder(folder)
+                discard_checkpoint_folder(folder, fs=self._fs)
                 raise
             write_seconds = self._phases.elapsed - before_commit
         self._committed = checkpoint
@@ -385,6 +385,7 @@ class ActiveSession:
     def _require_open(self) -> None:
         if self.ended:
             raise UsageError("the session has ended; nothing more can be reported")
+        self.writer.require_own_process()
 
 
 def _peak_rss_bytes() -> int:

@@ -52,7 +52,7 @@ def begin_session(
         UsageError, RefusedError, VerificationError: as `starting.prepare_beginning`; nothing was written.
         StorageError: the system refused.
     """
-    if (opened.folder / SEAL).exists():
+    if fs.exists(opened.folder / SEAL):
         raise UsageError(
             "is sealed: it was declared done", path=opened.folder, advice="extend it in a new run"
         )
@@ -107,7 +107,7 @@ def _open_log(opened: OpenedRun, run_id: str, *, clock: Clock, fs: FileSystem) -
     path = opened.folder / LOG
     if opened.tail is not None:
         quarantine_tail(opened.folder, fs=fs)
-    if opened.head is None and not path.exists():
+    if opened.head is None and not fs.exists(path):
         return EventLog.create(path, run_id, clock=clock, fs=fs)
     return EventLog.open_for_append(path, run_id, clock=clock, fs=fs)
 

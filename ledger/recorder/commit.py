@@ -6,12 +6,12 @@ the name. A crash at any point leaves a temporary folder or a complete checkpoin
 
 from __future__ import annotations
 
-import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.checkpoints import CompleteCheckpoint
-from ledger.errors import UsageError
+from ledger.errors import StorageError, UsageError
 from ledger.recorder.plan import LiveState, SessionDigests
 from ledger.records.documents import CheckpointFile, CheckpointManifest, TrainerState
 from ledger.records.events import CheckpointKind
@@ -25,7 +25,7 @@ from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import FileSystem
 from ledger.storage.safetensors import hash_tensors
 
-__all__ = ["Captured", "commit_checkpoint", "open_checkpoint_folder"]
+__all__ = ["Captured", "commit_checkpoint", "discard_checkpoint_folder", "open_checkpoint_folder"]
 
 _RESERVED = frozenset({MANIFEST, TRAINER_STATE})
 
@@ -81,9 +81,12 @@ def commit_checkpoint(folder: Path, captured: Captured, *, fs: FileSystem) -> Co
     )
 
 
-def discard_checkpoint_folder(folder: Path) -> None:
+def discard_checkpoint_folder(folder: Path, *, fs: FileSystem) -> None:
     """Remove a temporary folder whose checkpoint will not be; what cannot be removed stays, under its own name."""
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(StorageError):
+        for name in fs.list_directory(folder):
+            fs.unlink(folder / name)
+        fs.rmdir(folder)
 
 
 def _describe(path: Path, *, fs: FileSystem) -> CheckpointFile:

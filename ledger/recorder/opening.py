@@ -31,7 +31,7 @@ from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.log import LogTail, read_log
 
-__all__ = ["OpenedRun", "open_run", "read_recipe"]
+__all__ = ["OpenedRun", "open_run", "read_recipe", "refuse_foreign_folder"]
 
 _OURS = frozenset(
     {RUN, LOCK, LOG, RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE, SEAL}
@@ -77,14 +77,14 @@ def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
         EvidenceMissingError: run.json knows of sessions that the log does not hold.
         NewerVersionError: the log holds events of a newer version.
     """
-    _refuse_foreign_folder(run_dir, fs=fs)
+    refuse_foreign_folder(run_dir, fs=fs)
     checkpoints = find_checkpoints(run_dir, fs=fs)
     pins = _pins(run_dir, checkpoints, fs=fs)
     history = History()
     head, tail = None, None
     chains: dict[int, str] = {}
     path = run_dir / LOG
-    if path.exists():
+    if fs.exists(path):
         log = read_log(path, fs=fs)
         for line in log:
             if line.problem is not None or line.event is None:
@@ -107,12 +107,29 @@ def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
                 chains[head.seq] = head.chain
             history.add(line.event, head)
         tail = log.tail
+        _check_tail(path, tail)
     _check_pins(run_dir, pins, chains, head)
     return OpenedRun(folder=run_dir, history=history, head=head, tail=tail, checkpoints=checkpoints)
 
 
-def _refuse_foreign_folder(run_dir: Path, *, fs: FileSystem) -> None:
-    if not run_dir.exists():
+def _check_tail(path: Path, tail: LogTail | None) -> None:
+    if tail is not None and tail.problem is not None:
+        raise VerificationError(
+            tail.problem,
+            path=path,
+            place=f"byte {tail.offset}",
+            expected="at most a line that was cut short",
+            advice="nothing was changed; restore the original",
+        )
+
+
+def refuse_foreign_folder(run_dir: Path, *, fs: FileSystem = OS) -> None:
+    """Make sure that a folder is a run, is empty, or does not exist, before anything is written into it.
+
+    Raises:
+        UsageError: it holds other things than a run.
+    """
+    if not fs.exists(run_dir):
         return
     if not run_dir.is_dir():
         raise UsageError(
@@ -121,7 +138,7 @@ def _refuse_foreign_folder(run_dir: Path, *, fs: FileSystem) -> None:
     foreign = [
         name for name in fs.list_directory(run_dir) if name not in _OURS and not is_temporary_name(name)
     ]
-    if foreign and not (run_dir / LOG).exists():
+    if foreign and not fs.exists(run_dir / LOG):
         raise UsageError(
             f"holds other files ({', '.join(sorted(foreign)[:3])}) and no run",
             path=run_dir,
@@ -138,7 +155,7 @@ def _pins(
     for found in checkpoints:
         position = found.manifest.log
         pins.setdefault(position.seq, []).append((position.chain, f"{found.path}/manifest.json"))
-    if (run_dir / RUN).exists():
+    if fs.exists(run_dir / RUN):
         document = read_document(run_dir / RUN, RunDocument, fs=fs)
         for session in document.sessions:
             pins.setdefault(session.log.seq, []).append((session.log.chain, RUN))

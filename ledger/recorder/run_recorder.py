@@ -16,7 +16,7 @@ from ledger.checkpoints import CompleteCheckpoint
 from ledger.errors import LedgerError, UsageError
 from ledger.recorder.active import ActiveSession
 from ledger.recorder.beginning import begin_session
-from ledger.recorder.opening import OpenedRun, open_run, read_recipe
+from ledger.recorder.opening import OpenedRun, open_run, read_recipe, refuse_foreign_folder
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionPlan
 from ledger.records.documents import Recipe
@@ -51,6 +51,7 @@ class RunRecorder:
         """Take the writer's lock and read the run's history.
 
         Raises:
+            UsageError: the folder holds other things than a run.
             LockedError: another writer holds the run.
             VerificationError, EvidenceMissingError: the log is damaged or incomplete; nothing was written.
         """
@@ -90,7 +91,7 @@ class RunRecorder:
             if session.ended:
                 return
             if error is None:
-                session.end()
+                _end_by_counters(session)
             elif isinstance(error, KeyboardInterrupt):
                 session.end(status="interrupted", reason="keyboard interrupt")
             else:
@@ -324,10 +325,22 @@ class RunRecorder:
 
 def _acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
     """Make the run folder if needed and take its writer's lock."""
-    missing = [folder for folder in (run_dir, *run_dir.parents) if not folder.exists()]
+    refuse_foreign_folder(run_dir, fs=fs)
+    missing = [folder for folder in (run_dir, *run_dir.parents) if not fs.exists(folder)]
     for folder in reversed(missing):
         ensure_folder(folder, fs=fs)
     return RunLock(run_dir, clock=clock, fs=fs)
+
+
+def _end_by_counters(session: ActiveSession) -> None:
+    """End a session whose loop returned; where it returned in the middle of an update, that is the failure."""
+    try:
+        session.end()
+    except UsageError as misuse:
+        session.end(
+            status="failed", reason="the training loop returned too early or too late", error=str(misuse)
+        )
+        raise
 
 
 def _describe(error: BaseException) -> str:

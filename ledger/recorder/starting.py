@@ -11,11 +11,15 @@ from ledger.recorder.opening import OpenedRun, read_recipe
 from ledger.recorder.plan import LiveState, SessionPlan
 from ledger.records.documents import Recipe, TrainerState
 from ledger.records.fields import FIRST_DATA_CHAIN
-from ledger.records.parts import ZERO, Counters, Cursor, Parent, RunFacts, StateDigests
+from ledger.records.parts import ZERO, Counters, Cursor, Parent, Position, RunFacts, StateDigests
 from ledger.records.sections import RecipeSections, parse_sections
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["Beginning", "prepare_beginning"]
+
+
+MAX_WINDOW_MICROBATCHES = 40_000
+"""Each takes 19 bytes of a line of at most 1 MiB; the rest is left for skipped attempts and diagnostics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +53,12 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
     sections = _sections(plan.recipe)
     target = _target(sections)
     accumulation = sections.batch.accumulation if sections.batch else 1
+    _check_window(sections, accumulation)
     _check_choice(opened, plan)
     _check_data(opened, plan, accumulation)
     amendments = _amendments(opened, plan, target, fs=fs)
     restored = None if plan.parent is None else read_trainer_state(plan.parent, fs=fs)
-    cursor = plan.cursor if restored is None else restored.cursor
-    state = live.digests(cursor)
+    state = live.digests(plan.cursor)
     _check_restored(plan, restored, state)
     return Beginning(
         session=len(opened.history.sessions) + 1,
@@ -62,7 +66,7 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
         target_step=target,
         accumulation=accumulation,
         counters=ZERO if restored is None else restored.counters,
-        cursor=cursor,
+        cursor=plan.cursor,
         data_chain=FIRST_DATA_CHAIN if restored is None else restored.data_chain,
         consecutive_skips=0 if restored is None else restored.consecutive_skips,
         parent=_parent(plan),
@@ -85,6 +89,17 @@ def _target(sections: RecipeSections) -> int:
             "the recipe has no run.target_step", expected="the number of successful updates to reach"
         )
     return sections.run.target_step
+
+
+def _check_window(sections: RecipeSections, accumulation: int) -> None:
+    interval = sections.logging.interval if sections.logging else 1
+    if interval * accumulation > MAX_WINDOW_MICROBATCHES:
+        raise UsageError(
+            f"a train event would list {interval * accumulation:,} microbatches "
+            f"(logging.interval {interval:,} × {accumulation:,})",
+            expected=f"at most {MAX_WINDOW_MICROBATCHES:,}, which one line of the log can hold",
+            advice="log more often",
+        )
 
 
 def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
@@ -111,6 +126,12 @@ def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
             f"is a checkpoint of run {plan.parent.manifest.run_id}",
             path=plan.parent.folder,
             expected=f"one of run {opened.history.run_id}",
+        )
+    if plan.parent is not None and plan.parent not in opened.checkpoints:
+        raise UsageError(
+            "is no checkpoint that this recorder found in the run",
+            path=plan.parent.folder,
+            expected="what `latest_checkpoint` or `checkpoint_named` returned",
         )
 
 
@@ -149,8 +170,8 @@ def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSy
             expected="the recipe that the run was started with",
             advice="set them back, or start a new run in another folder",
         )
-    in_force = _target_in_force(opened, fs=fs)
-    if target < in_force:
+    in_force = opened.history.target_step()
+    if in_force is not None and target < in_force:
         raise RefusedError(
             f"{TARGET_FIELD} would fall from {in_force} to {target}",
             path=opened.folder,
@@ -159,13 +180,9 @@ def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSy
     return [difference for difference in differences if difference.leaf_class == "operational"]
 
 
-def _target_in_force(opened: OpenedRun, *, fs: FileSystem) -> int:
-    recipe = read_recipe(opened.folder, opened.history.sessions[-1].start.recipe_sha256, fs=fs)
-    return _target(_sections(recipe))
-
-
 def _check_restored(plan: SessionPlan, restored: TrainerState | None, state: StateDigests) -> None:
     if plan.parent is None or restored is None:
+        _check_cursor_at_beginning(plan)
         return
     recorded = plan.parent.manifest.state
     differing = [
@@ -176,7 +193,16 @@ def _check_restored(plan: SessionPlan, restored: TrainerState | None, state: Sta
             f"the live state after restoring differs from the checkpoint's in: {', '.join(differing)}",
             path=plan.parent.folder,
             expected="every part restored before the session starts",
-            advice="restore weights, optimizer, schedule, generators, scaler and guards first",
+            advice="restore weights, optimizer, schedule, cursor, generators, scaler and guards first",
+        )
+
+
+def _check_cursor_at_beginning(plan: SessionPlan) -> None:
+    moved = [source for source, position in plan.cursor.items() if position != Position(0, 0)]
+    if moved:
+        raise UsageError(
+            f"data was drawn before the session started ({', '.join(sorted(moved))})",
+            expected="a cursor at epoch 0, offset 0 where no checkpoint was restored",
         )
 
 

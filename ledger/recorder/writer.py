@@ -52,10 +52,7 @@ class EventWriter:
         Raises:
             StorageError: the line could not be written or synced; the log takes no further event.
         """
-        if os.getpid() != self._process:
-            raise UsageError(
-                "a forked process tried to write to the log", expected="only the process that opened it"
-            )
+        self.require_own_process()
         head = self._log.head
         totals = {name: getattr(self._account, name) for name in COUNTER_NAMES}
         event = kind(
@@ -69,6 +66,13 @@ class EventWriter:
         position = self._log.append(event)
         self._history.add(event, position)
         return position
+
+    def require_own_process(self) -> None:
+        """Refuse a process that was forked from the one which opened the log."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                "a forked process tried to write to the run", expected="only the process that opened it"
+            )
 
     def close(self) -> None:
         """Close the log."""

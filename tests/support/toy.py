@@ -6,22 +6,25 @@ refuses. It reports through `RunRecorder` exactly what a real loop reports.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state
 from ledger.recorder import EvaluationResult, LiveState, RunRecorder, SessionPlan
-from ledger.records.documents import Environment, Recipe, TensorEntry
+from ledger.records.documents import Environment, LeafClass, Recipe, TensorEntry
 from ledger.records.parts import Cursor, DataIdentities, ModelSummary, OptimizerGroup, Position, Start
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.clock import Clock
 from ledger.storage.digests import tensor_table_sha256
+from ledger.storage.filesystem import OS, FileSystem
 
 TOKENS_PER_MICROBATCH = 8
 MICROBATCHES_PER_EPOCH = 7
@@ -46,7 +49,7 @@ class ToySettings:
 
     def recipe(self) -> Recipe:
         """Return the recipe that these settings are."""
-        config = {
+        config: dict[str, dict[str, Any]] = {
             "run": {"target_step": self.target_step},
             "batch": {"accumulation": self.accumulation},
             "optimizer": {"learning_rate": self.learning_rate, "clip_norm": self.clip_norm},
@@ -57,7 +60,7 @@ class ToySettings:
             "determinism": {"deterministic": True},
         }
         operational = ("run", "logging", "checkpoint", "evaluation")
-        classes = {
+        classes: dict[str, LeafClass] = {
             f"{section}.{key}": "operational" if section in operational else "identity"
             for section, values in config.items()
             for key in values
@@ -134,68 +137,78 @@ def environment() -> Environment:
     )
 
 
+def plan_of(loop: ToyLoop, **changes: Any) -> SessionPlan:
+    """Return the plan of a session that starts with this loop as it stands."""
+    plan = SessionPlan(
+        recipe=loop.settings.recipe(),
+        environment=environment(),
+        data=DataIdentities(train=DATA_SHA256, validation=DATA_SHA256),
+        tokens_per_microbatch=TOKENS_PER_MICROBATCH,
+        cursor={"train": loop.position},
+        name="toy",
+        purpose="resume",
+        model=ModelSummary(parameters={"weight": 1}),
+        optimizer=[OptimizerGroup(name="all", tensors=1, parameters=1)],
+        argv=["toy"],
+    )
+    return dataclasses.replace(plan, **changes)
+
+
+def begin(
+    recorder: RunRecorder, loop: ToyLoop, *, start: Start = "fresh", named: Path | None = None, **changes: Any
+) -> None:
+    """Restore what the start asks for and start the session."""
+    parent = None
+    if named is not None:
+        parent = recorder.checkpoint_named(named)
+    elif start in ("resume", "auto"):
+        parent = recorder.latest_checkpoint()
+    if parent is not None:
+        loop.restore(parent)
+    recorder.start(plan_of(loop, start=start, parent=parent, **changes), capture=loop.capture)
+
+
+def _nothing(_recorder: RunRecorder, _moment: str) -> None:
+    """Let the loop go on."""
+
+
+Before = Callable[[RunRecorder, str], None]
+"""Is called with the name of each moment of a toy run; may raise `Killed`."""
+
+
 def run_toy(
     run_dir: Path,
     settings: ToySettings | None = None,
     *,
     start: Start = "fresh",
     clock: Clock | None = None,
-    before: Callable[[RunRecorder, str], None] = lambda _recorder, _moment: None,
+    before: Before = _nothing,
     checkpoint: Path | None = None,
+    fs: FileSystem = OS,
 ) -> None:
     """Train a toy run from where its records stand to its target.
 
-    `before` is called with the name of each moment (`microbatch`, `attempt`, `checkpoint`, `final`, `evaluation`,
-    `end`); it may raise `Killed`, and then nothing more reaches the disk.
+    `before` is called with the name of each moment (`microbatch`, `attempt`, `evaluation`, `checkpoint`, `final`,
+    `final evaluation`, `end`); it may raise `Killed`, and then nothing more reaches the disk.
     """
-    settings = settings or ToySettings()
-    loop = ToyLoop(settings)
-    recorder = RunRecorder(run_dir, clock=clock)
-    recorder.__enter__()
+    loop = ToyLoop(settings or ToySettings())
+    recorder = RunRecorder(run_dir, clock=clock, fs=fs)
     try:
-        _train(recorder, loop, start=start, before=before, named=checkpoint)
+        with recorder:
+            begin(recorder, loop, start=start, named=checkpoint)
+            train(recorder, loop, before)
     except Killed:
         recorder.abandon()
         raise
-    except BaseException as error:
-        recorder.__exit__(type(error), error, error.__traceback__)
-        raise
-    recorder.__exit__(None, None, None)
 
 
-def _train(
-    recorder: RunRecorder,
-    loop: ToyLoop,
-    *,
-    start: Start,
-    before: Callable[[RunRecorder, str], None],
-    named: Path | None,
-) -> None:
+def train(recorder: RunRecorder, loop: ToyLoop, before: Before = _nothing) -> None:
+    """Train to the target with everything the settings ask for, and end the session."""
     settings = loop.settings
-    parent = None
-    if start in ("resume", "auto"):
-        parent = recorder.latest_checkpoint() if named is None else recorder.checkpoint_named(named)
-    if parent is not None:
-        loop.restore(parent)
-    plan = SessionPlan(
-        recipe=settings.recipe(),
-        environment=environment(),
-        data=DataIdentities(train=DATA_SHA256, validation=DATA_SHA256),
-        tokens_per_microbatch=TOKENS_PER_MICROBATCH,
-        cursor={"train": Position(0, 0)},
-        name="toy",
-        purpose="resume",
-        model=ModelSummary(parameters={"weight": 1}),
-        optimizer=[OptimizerGroup(name="all", tensors=1, parameters=1)],
-        start=start,
-        parent=parent,
-        argv=["toy"],
-    )
-    recorder.start(plan, capture=loop.capture)
     if settings.evaluate_every and recorder.counters.attempts == 0:
         evaluate(recorder, loop, complete=False)
     while recorder.step < settings.target_step:
-        _attempt(recorder, loop, before)
+        attempt(recorder, loop, before)
         if settings.evaluate_every and recorder.step % settings.evaluate_every == 0:
             before(recorder, "evaluation")
             evaluate(recorder, loop, complete=False)
@@ -212,12 +225,19 @@ def _train(
     recorder.end()
 
 
-def _attempt(recorder: RunRecorder, loop: ToyLoop, before: Callable[[RunRecorder, str], None]) -> None:
+def consume(recorder: RunRecorder, loop: ToyLoop) -> bytes:
+    """Draw one microbatch, report it and return its digest."""
+    with recorder.phase("data"):
+        digest, cursor = loop.draw()
+    recorder.microbatch(tokens=TOKENS_PER_MICROBATCH, digest=digest, cursor=cursor)
+    return digest
+
+
+def attempt(recorder: RunRecorder, loop: ToyLoop, before: Before = _nothing) -> None:
+    """Process one accumulation window and update, or skip where the settings say so."""
     for _ in range(loop.settings.accumulation):
         before(recorder, "microbatch")
-        with recorder.phase("data"):
-            digest, cursor = loop.draw()
-        recorder.microbatch(tokens=TOKENS_PER_MICROBATCH, digest=digest, cursor=cursor)
+        digest = consume(recorder, loop)
     before(recorder, "attempt")
     if recorder.counters.attempts + 1 in loop.settings.skip_attempts:
         recorder.skipped("nonfinite_loss", loss=float("nan"), grad_norm=None)
