@@ -21,6 +21,7 @@ from rich.table import Table
 from data_prep.config import PreparationConfig
 from data_prep.manifest import ALGORITHM
 from data_prep.pipeline import PreparedDataset, prepare
+from data_prep.progress import Progress, Quiet
 from data_prep.sources import open_source
 from ledger.config import dump_config, leaf_classes, load_config
 from ledger.errors import LedgerError
@@ -49,7 +50,7 @@ def _commands() -> None:
 def prepare_command(
     *,
     config: ConfigFiles,
-    output: Annotated[Path, typer.Option("--output", help="Folder of the dataset.")],
+    output: Annotated[str, typer.Option("--output", help="Folder of the dataset.")],
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,6 +88,8 @@ def main() -> None:
         app(prog_name="data_prep")
     except LedgerError as error:
         print(f"error: {error}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(note, file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted; nothing was left behind", file=sys.stderr)
@@ -116,21 +119,11 @@ class _ShownProgress:
             self._bars.update(self._task, total=done or 1, completed=done or 1)
 
 
-class _QuietProgress:
-    """Shows nothing: the output is no terminal."""
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        """Begin a stage."""
-
-    def advance(self, amount: int) -> None:
-        """Say that more is done."""
-
-
 @contextmanager
-def _progress() -> Iterator[_ShownProgress | _QuietProgress]:
+def _progress() -> Iterator[Progress]:
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _QuietProgress()
+        yield Quiet()
         return
     columns = (
         TextColumn("{task.description}"),

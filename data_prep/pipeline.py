@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +27,14 @@ from data_prep.tokenizer import BACKEND, Tokenizer, train_byte_level_bpe
 from data_prep.workspace import open_workspace
 from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME, TOKENIZER_NAME, read_manifest
 from ledger.dataset.verify import DatasetVerification, verify_dataset
-from ledger.errors import EvidenceMissingError, RefusedError, VerificationError
+from ledger.errors import (
+    EvidenceMissingError,
+    InvalidDocumentError,
+    RefusedError,
+    UnsafeError,
+    UsageError,
+    VerificationError,
+)
 from ledger.records.dataset import DatasetManifest, DatasetSource, PreparationNotes, SplitInventory
 from ledger.storage.atomic import create_file
 from ledger.storage.clock import Clock, SystemClock
@@ -83,11 +91,14 @@ def prepare(
         LockedError: another process is preparing it.
         StorageError: the system refuses.
     """
+    if not os.fspath(output):
+        raise UsageError("an empty path is given for the dataset", advice="check --output")
     target = Path(os.path.abspath(output))  # noqa: PTH100 - `resolve` would follow a link and prepare elsewhere
     clock = clock or SystemClock()
     job = _open_job(config, progress=progress or Quiet(), fs=fs)
     if _is_occupied(target, fs=fs):
-        return _reuse(target, job=job)
+        with _advice_to_remove(target):
+            return _reuse(target, job=job)
     started, begin = clock.now(), clock.monotonic()
     with open_workspace(target, fs=fs) as workspace:
         manifest = _write_dataset(workspace.directory, job=job)
@@ -124,17 +135,14 @@ def _open_job(config: PreparationConfig, *, progress: Progress, fs: FileSystem) 
 
 
 def _is_occupied(target: Path, *, fs: FileSystem) -> bool:
-    """Tell whether a dataset stands at the target; an empty folder is taken away.
+    """Tell whether a dataset stands at the target.
 
     Raises:
-        RefusedError: something else stands there.
+        RefusedError: something else stands there, be it an empty folder.
     """
     if not target.parent.is_dir():
         raise EvidenceMissingError("there is no such folder to prepare a dataset in", path=target.parent)
     if not fs.exists(target):
-        return False
-    if target.is_dir() and not fs.list_directory(target):
-        fs.rmdir(target)
         return False
     if not (target / METADATA_NAME).exists():
         problem = "something that is no dataset stands here; it is left alone"
@@ -142,6 +150,16 @@ def _is_occupied(target: Path, *, fs: FileSystem) -> bool:
             problem, path=target, expected="nothing, or a dataset", advice="choose another folder"
         )
     return True
+
+
+@contextmanager
+def _advice_to_remove(target: Path) -> Iterator[None]:
+    """Add to an error what makes room for a new preparation: nothing here does that by itself."""
+    try:
+        yield
+    except (InvalidDocumentError, VerificationError, UnsafeError, EvidenceMissingError) as error:
+        error.add_note(f"nothing is rebuilt over damage; to prepare the dataset again, remove {target}")
+        raise
 
 
 def _reuse(target: Path, *, job: _Job) -> PreparedDataset:
@@ -164,7 +182,7 @@ def _require_sound(target: Path, *, verification: DatasetVerification) -> None:
         return
     count = "one file" if len(errors) == 1 else f"{len(errors)} files"
     problem = f"{count} of this dataset cannot be trusted: {_joined([str(error) for error in errors])}"
-    raise VerificationError(problem, path=target, advice=f"remove {target} and prepare it again")
+    raise VerificationError(problem, path=target)
 
 
 def _require_same_ids(target: Path, *, manifest: DatasetManifest) -> None:

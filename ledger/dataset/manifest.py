@@ -7,6 +7,7 @@ What start-up does not find out is whether bytes changed inside a file of the ri
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -159,7 +160,7 @@ def read_manifest(directory: Path) -> DatasetManifest:
         problem = "there is no prepared dataset here: metadata.json does not exist"
         raise EvidenceMissingError(problem, path=directory, advice="prepare it with `ledger prepare`")
     manifest = read_document(path, DatasetManifest, max_bytes=MAX_MANIFEST_BYTES)
-    names = list(listed_files(manifest))
+    names = [name for name, _ in _listed(manifest)]
     for name in names:
         validate_file_name(name, path=path, place="splits")
     validate_unique_names([METADATA_NAME, NOTES_NAME, *names], path=path)
@@ -167,14 +168,8 @@ def read_manifest(directory: Path) -> DatasetManifest:
 
 
 def listed_files(manifest: DatasetManifest) -> dict[str, str]:
-    """Return every file that a manifest vouches for, tokenizer included, with its SHA-256; see `read_manifest`."""
-    listed = {TOKENIZER_NAME: manifest.tokenizer.sha256}
-    for inventory in manifest.splits.values():
-        for shard in inventory.shards:
-            listed[shard.file] = shard.sha256
-            if shard.ends:
-                listed[shard.ends.file] = shard.ends.sha256
-    return listed
+    """Return every file that a manifest vouches for, tokenizer included, with its SHA-256."""
+    return dict(_listed(manifest))
 
 
 def check_shard(directory: Path, *, shard: ShardEntry, dtype: ArrayDtype) -> None:
@@ -186,6 +181,15 @@ def check_ends(directory: Path, *, shard: ShardEntry) -> None:
     """Check that the document ends of a shard exist with their type, number and size."""
     if shard.ends:
         _check_array(directory / shard.ends.file, dtype="uint64", count=shard.documents)
+
+
+def _listed(manifest: DatasetManifest) -> Iterator[tuple[str, str]]:
+    yield TOKENIZER_NAME, manifest.tokenizer.sha256
+    for inventory in manifest.splits.values():
+        for shard in inventory.shards:
+            yield shard.file, shard.sha256
+            if shard.ends:
+                yield shard.ends.file, shard.ends.sha256
 
 
 def _check_array(path: Path, *, dtype: ArrayDtype, count: int) -> None:

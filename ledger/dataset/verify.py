@@ -28,9 +28,10 @@ from ledger.dataset.manifest import (
 )
 from ledger.dataset.npy import read_array
 from ledger.errors import InvalidDocumentError, LedgerError, VerificationError
-from ledger.records.dataset import DatasetManifest, SplitInventory
+from ledger.records.dataset import DatasetManifest, PreparationNotes, SplitInventory
 from ledger.storage.digests import hash_file
-from ledger.storage.documents import document_sha256
+from ledger.storage.documents import document_sha256, read_document
+from ledger.storage.filesystem import OS
 
 __all__ = [
     "DatasetProblem",
@@ -104,7 +105,9 @@ def verify_dataset(
         ]
         problems += [problem for job in jobs if (problem := job.result())]
     problems += _check_all_ends(directory, manifest=manifest, broken={problem.file for problem in problems})
+    problems += _check_notes(directory, manifest=manifest)
     problems += _unlisted(directory, listed={*listed, METADATA_NAME, NOTES_NAME})
+    problems += _warnings(directory, listed=listed, broken={problem.file for problem in problems})
     return DatasetVerification(manifest, document_sha256(manifest), len(listed), tuple(problems))
 
 
@@ -182,6 +185,41 @@ def _check_all_ends(
                 file = directory / shard.file
                 yield DatasetProblem(shard.file, InvalidDocumentError(problem, path=file, expected=expected))
             position, first = position + shard.tokens, first + shard.documents
+
+
+def _check_notes(directory: Path, *, manifest: DatasetManifest) -> Iterator[DatasetProblem]:
+    """Compare the identity with the one that was noted when the dataset was prepared; the notes may be absent."""
+    path = directory / NOTES_NAME
+    if not path.exists() and not path.is_symlink():
+        return
+    try:
+        notes = read_document(path, PreparationNotes)
+    except LedgerError as error:
+        yield DatasetProblem(NOTES_NAME, error)
+        return
+    found = document_sha256(manifest)
+    if notes.metadata_sha256 != found:
+        problem = f"its SHA-256 is {found}: it was changed after the dataset was prepared"
+        expected = f"{notes.metadata_sha256}, as {NOTES_NAME} says"
+        path = directory / METADATA_NAME
+        changed = VerificationError(problem, path=path, expected=expected, advice=_ADVICE)
+        yield DatasetProblem(METADATA_NAME, changed)
+
+
+def _warnings(directory: Path, *, listed: dict[str, str], broken: set[str]) -> Iterator[DatasetProblem]:
+    seen: dict[str, str] = {}
+    for name, sha256 in listed.items():
+        if name in broken:
+            continue
+        if sha256 in seen:
+            problem = f"it holds the same bytes as {seen[sha256]}"
+            error = VerificationError(problem, path=directory / name, expected="every shard to differ")
+            yield DatasetProblem(name, error, "warning")
+        seen.setdefault(sha256, name)
+        if OS.stat(directory / name).st_nlink > 1:
+            problem = "the file has a second name, through which it could be changed"
+            error = VerificationError(problem, path=directory / name, expected="one name")
+            yield DatasetProblem(name, error, "warning")
 
 
 def _unlisted(directory: Path, *, listed: set[str]) -> Iterator[DatasetProblem]:

@@ -40,7 +40,9 @@ def write_split(directory: Path, *, name: str, documents: list[list[int]], dtype
         entry = None
         if inside.size:
             ends_file = f"{name}-{index:05d}.ends.npy"
-            entry = EndsFile(file=ends_file, sha256=write_array(directory / ends_file, inside, dtype="uint64")[1])
+            entry = EndsFile(
+                file=ends_file, sha256=write_array(directory / ends_file, inside, dtype="uint64")[1]
+            )
         shards.append(
             ShardEntry(
                 file=file, tokens=tokens.size, documents=inside.size, bytes=size, sha256=sha256, ends=entry
@@ -94,5 +96,13 @@ def build_dataset(
 
 def documents(count: int, *, length: int = 7, vocabulary: int = 300) -> list[list[int]]:
     """Return documents of different, known tokens, each ended by end-of-text."""
-    rng = np.random.default_rng(3)
-    return [[*rng.integers(1, vocabulary, size=1 + index % length).tolist(), EOS] for index in range(count)]
+    return [
+        [
+            *(
+                1 + (index * 7_919 + place * 104_729) % (vocabulary - 1)
+                for place in range(1 + index % length)
+            ),
+            EOS,
+        ]
+        for index in range(count)
+    ]
