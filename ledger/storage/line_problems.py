@@ -64,14 +64,14 @@ def describe_too_long(length: int) -> str:
 
 
 def _describe_bytes(line: bytes, *, number: int) -> str | None:
+    if number == 1 and (hint := describe_foreign_bytes(line)) is not None:
+        return hint
     if line.endswith(b"\r"):
         return "it ends with CRLF: something converted the line ends (git's autocrlf, an editor); restore the original"
     if b"\x00" in line:
         first = line.index(b"\x00")
         count = line.count(b"\x00")
         return f"it holds {count:,} NUL bytes from byte {first:,} on: blocks were lost (a power cut, a sparse copy)"
-    if number == 1 and (hint := describe_foreign_bytes(line)) is not None:
-        return hint
     if line in {b"{", b"["} or line[:1] in {b" ", b"\t"}:
         return "it was pretty-printed or indented by a tool; restore the original"
     return None

@@ -26,6 +26,7 @@ __all__ = ["FileIdentity", "LogLine", "LogReader", "LogTail", "read_log"]
 
 _BLOCK_BYTES: Final = 1 << 20
 _EXCERPT_BYTES: Final = 256
+_NO_BEGINNING: Final = "the log does not begin with a session_start: its head was cut off or changed"
 
 
 class FileIdentity(NamedTuple):
@@ -145,8 +146,9 @@ class LogReader:
             for line in lines:
                 number += 1
                 if number == 1 and run_id is None:
-                    previous = _chain_before(line)
-                found = _interpret(line, number=number, offset=offset, previous=previous)
+                    found = _interpret_first(line)
+                else:
+                    found = _interpret(line, number=number, offset=offset, previous=previous)
                 yield found
                 previous = found.chain
                 offset += found.length
@@ -234,13 +236,12 @@ def _long_line(line: bytes | _LongLine, *, number: int, offset: int) -> LogLine:
     return LogLine(number, offset, length + 1, bytes(beginning[:_EXCERPT_BYTES]), "", "", None, problem)
 
 
-def _chain_before(line: bytes | _LongLine) -> str:
-    """Return what the first line is chained to, from the run id that it states; empty if it states none."""
-    parts = None if isinstance(line, _LongLine) else split_line(line)
-    if parts is None:
-        return ""
-    try:
-        event = decode_event(parts[0])
-    except (ValueError, RecursionError):
-        return ""
-    return first_chain(event.run_id) if isinstance(event, SessionStart) else ""
+def _interpret_first(line: bytes | _LongLine) -> LogLine:
+    """Interpret the first line, whose chain starts from the run id that it states itself."""
+    found = _interpret(line, number=1, offset=0, previous="")
+    if isinstance(found.event, SessionStart):
+        expected = next_chain(first_chain(found.event.run_id), found.body)
+        return msgspec.structs.replace(found, expected_chain=expected)
+    if found.event is not None:
+        return msgspec.structs.replace(found, event=None, form_problem=_NO_BEGINNING)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,13 @@ def train(seq: int, **changes: Any) -> Train:
         "state": None,
         "diagnostics": {},
     }
-    totals = {"step": seq, "attempts": seq, "microbatches": seq, "tokens_seen": 4 * seq, "loss_tokens": 4 * seq}
+    totals = {
+        "step": seq,
+        "attempts": seq,
+        "microbatches": seq,
+        "tokens_seen": 4 * seq,
+        "loss_tokens": 4 * seq,
+    }
     return Train(**envelope(seq, **totals), **(fields | changes))
 
 
@@ -122,7 +129,9 @@ class CountingFileSystem(FileSystem):
     def __init__(self) -> None:
         self.operations: list[str] = []
 
-    def perform(self, operation: str, path: Any, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def perform(
+        self, operation: str, path: Any, function: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
         self.operations.append(operation)
         return super().perform(operation, path, function, *arguments, **options)
 
@@ -140,12 +149,15 @@ class FailingFileSystem(CountingFileSystem):
     def has_failed(self) -> bool:
         return len(self.operations) > self.number
 
-    def perform(self, operation: str, path: Any, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def perform(
+        self, operation: str, path: Any, function: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
         if len(self.operations) != self.number:
             return super().perform(operation, path, function, *arguments, **options)
         self.operations.append(operation)
         if self.mode == "after" or operation == "close":
-            function(*arguments, **options)
+            with suppress(OSError):
+                function(*arguments, **options)
         elif self.mode == "torn" and operation == "write":
             descriptor, data = arguments
             os.write(descriptor, data[: len(data) // 2])

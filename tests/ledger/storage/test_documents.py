@@ -85,7 +85,11 @@ def test_shared_parts_are_written_and_read(tmp_path: Path):
 REFUSED: dict[str, tuple[bytes, type[LedgerError], str]] = {
     "an array": (b"[]", InvalidDocumentError, "the document is an array"),
     "no schema": (without("schema"), InvalidDocumentError, "names no `schema`"),
-    "another schema": (changed(schema="ledger.run"), InvalidDocumentError, "'ledger.run'; expected ledger.evaluation"),
+    "another schema": (
+        changed(schema="ledger.run"),
+        InvalidDocumentError,
+        "'ledger.run'; expected ledger.evaluation",
+    ),
     "J34 true for a count": (changed(tokens=True), InvalidDocumentError, "`tokens`"),
     "J36 text for a count": (changed(tokens="12"), InvalidDocumentError, "but it is '12'"),
     "a float for a count": (changed(tokens=1.5), InvalidDocumentError, "`tokens`"),
@@ -100,7 +104,11 @@ REFUSED: dict[str, tuple[bytes, type[LedgerError], str]] = {
     "J41 version 0": (changed(version=0), InvalidDocumentError, "`version` is 0"),
     "J41 version 1.5": (changed(version=1.5), InvalidDocumentError, "`version` is 1.5"),
     "J41 version true": (changed(version=True), InvalidDocumentError, "`version` is true"),
-    "J41 newer version": (changed(version=99, more=1), NewerVersionError, "version 99; the newest known here is 1"),
+    "J41 newer version": (
+        changed(version=99, more=1),
+        NewerVersionError,
+        "version 99; the newest known here is 1",
+    ),
     "J48 digest in upper case": (changed(data_sha256=DIGEST.upper()), InvalidDocumentError, "`data_sha256`"),
     "J48 63 digits": (changed(data_sha256=DIGEST[1:]), InvalidDocumentError, "`data_sha256`"),
     "J48 65 digits": (changed(data_sha256=DIGEST + "a"), InvalidDocumentError, "`data_sha256`"),
@@ -123,7 +131,11 @@ def test_refuses_what_the_schema_does_not_say(name: str):
 
 def test_a_nested_unknown_key_names_the_nearest_of_its_place():
     manifest = json.dumps(
-        {"schema": "ledger.checkpoint", "version": 1, "files": {"a": {"bytes": 1, "sha265": DIGEST, "tensors": None}}}
+        {
+            "schema": "ledger.checkpoint",
+            "version": 1,
+            "files": {"a": {"bytes": 1, "sha265": DIGEST, "tensors": None}},
+        }
     )
     with pytest.raises(InvalidDocumentError) as caught:
         parse_document(manifest.encode(), CheckpointManifest)
