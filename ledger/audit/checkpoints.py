@@ -1,0 +1,313 @@
+"""LG401 to LG403, LG406: checkpoints on disk against their events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Final
+
+import msgspec
+
+from ledger.audit.files import CheckpointFolder, Loaded
+from ledger.audit.lineage import PARENT_MANIFEST
+from ledger.audit.replay import describe
+from ledger.audit.stream import Captured, Checker, Stream
+from ledger.errors import LedgerError
+from ledger.records.documents import CheckpointManifest, TrainerState
+from ledger.records.layout import (
+    CHECKPOINTS,
+    ENVIRONMENTS,
+    EVALUATIONS,
+    LOCK,
+    LOG,
+    MANIFEST,
+    QUARANTINE,
+    RECIPES,
+    RUN,
+    SEAL,
+    TRAINER_STATE,
+    parse_checkpoint_name,
+)
+from ledger.storage.atomic import is_temporary_name
+from ledger.storage.canonical import digest_of
+from ledger.storage.digests import hash_file
+from ledger.storage.safetensors import hash_tensors
+
+__all__ = ["CheckpointChecker", "StrayChecker", "checkpoint_problems"]
+
+OWN_NAMES: Final = frozenset(
+    {
+        CHECKPOINTS,
+        ENVIRONMENTS,
+        EVALUATIONS,
+        LOCK,
+        LOG,
+        QUARANTINE,
+        RECIPES,
+        RUN,
+        SEAL,
+        PARENT_MANIFEST.partition("/")[0],
+        "exports",
+        "logs",
+        "recipe.lock.json",
+        "verdict.json",
+        "waivers.json",
+    }
+)
+"""What may lie in a run folder."""
+
+TRAINER_PARTS: Final = ("schedule", "rng", "scaler", "guards")
+
+
+class CheckpointChecker(Checker):
+    """LG401, LG402, LG403: each checkpoint, its files, and what its records say of it."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG401", "LG402", "LG403")
+
+    def __init__(self, stream: Stream, *, rehash: bool) -> None:
+        super().__init__(stream)
+        self._rehash = rehash
+        self.verified: set[str] = set()
+        """Paths of complete checkpoints with nothing wrong found."""
+
+    def finish(self) -> None:
+        """Check every event's checkpoint, then what lies there without an event."""
+        if not self._rehash:
+            self.findings.skip(
+                "LG402 digests", "checkpoint files were not rehashed, only their sizes; use --rehash"
+            )
+        for captured in self.stream.captured.values():
+            self._check_event(captured)
+        spoken_of = {path for path, _ in self.stream.captured}
+        for path, folder in self.stream.files.complete_checkpoints.items():
+            if path not in spoken_of:
+                self._check_orphan(path, folder)
+
+    def _check_event(self, captured: Captured) -> None:
+        event = captured.event
+        folder = self.stream.files.checkpoints.get(event.path)
+        pruned = self.stream.history.pruned.get(event.path)
+        if folder is None:
+            if pruned is None and not self.stream.is_live:
+                self.findings.add(
+                    "LG401", "is absent, and no pruned event says that retention removed it", where=event.path
+                )
+            return
+        if pruned is not None:
+            self.findings.add("LG401", "was pruned, but is still there", where=event.path, severity="hint")
+        manifest = folder.manifest
+        if manifest.document is None:
+            self.findings.add("LG401", f"has no readable manifest: {manifest.error}", where=event.path)
+            return
+        if manifest.sha256 != event.manifest_sha256:
+            self.findings.add(
+                "LG401",
+                "its manifest is not the one that the checkpoint event names",
+                where=f"{event.path}/{MANIFEST}",
+                evidence={"event": event.manifest_sha256, "found": manifest.sha256},
+            )
+            return
+        problems = list(_event_problems(captured, manifest.document))
+        self._check_folder(folder, manifest.document, problems)
+
+    def _check_orphan(self, path: str, folder: CheckpointFolder) -> None:
+        if folder.manifest.document is None:
+            return
+        if not self.stream.is_live:
+            self.findings.add(
+                "LG401",
+                "is complete but no event speaks of it: the process was killed before it could; it is usable",
+                where=path,
+                severity="warning",
+            )
+        self._check_folder(folder, folder.manifest.document, [])
+
+    def _check_folder(
+        self, folder: CheckpointFolder, manifest: CheckpointManifest, problems: list[str]
+    ) -> None:
+        trainer = self.stream.files.trainer_state(folder)
+        found = [
+            *checkpoint_problems(folder, manifest, trainer, rehash=self._rehash),
+            *[("LG403", "", problem) for problem in [*problems, *self._session_problems(manifest)]],
+        ]
+        for rule, name, problem in found:
+            self.findings.add(rule, problem, where=f"{folder.path}/{name}" if name else folder.path)
+        if not found:
+            self.verified.add(folder.path)
+
+    def _session_problems(self, manifest: CheckpointManifest) -> Iterator[str]:
+        run_id = self.stream.history.run_id
+        if run_id is not None and manifest.run_id != run_id:
+            yield f"the manifest is of run {manifest.run_id}, not of {run_id}"
+            return
+        track = self.stream.track_of(manifest.session)
+        if track is None:
+            return
+        for name in ("recipe_sha256", "identity_sha256", "data"):
+            found, expected = getattr(manifest, name), getattr(track.start, name)
+            if found != expected:
+                yield f"the manifest's {name} is {found}, its session's {expected}"
+
+
+def checkpoint_problems(
+    folder: CheckpointFolder, manifest: CheckpointManifest, trainer: Loaded[TrainerState], *, rehash: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (rule, file, problem) for whatever is wrong with a checkpoint by itself, without a log."""
+    file_problems = list(_file_problems(folder, manifest, rehash=rehash))
+    yield from file_problems
+    for problem in _name_problems(folder, manifest):
+        yield "LG403", "", problem
+    listed = manifest.files.get(TRAINER_STATE)
+    if listed is None or any(name == TRAINER_STATE for _, name, _ in file_problems):
+        return
+    if trainer.sha256 != listed.sha256:
+        yield "LG402", TRAINER_STATE, "its bytes are not those that the manifest lists"
+    elif trainer.document is None:
+        yield "LG403", TRAINER_STATE, str(trainer.error)
+    else:
+        for problem in _trainer_problems(trainer.document, manifest):
+            yield "LG403", "", problem
+
+
+def _file_problems(
+    folder: CheckpointFolder, manifest: CheckpointManifest, *, rehash: bool
+) -> Iterator[tuple[str, str, str]]:
+    if TRAINER_STATE not in manifest.files:
+        yield "LG401", TRAINER_STATE, "is not listed in the manifest: the checkpoint is incomplete"
+    for name, entry in sorted(manifest.files.items()):
+        path = folder.folder / name
+        if path.is_symlink() or not path.is_file():
+            yield "LG401", name, "is listed in the manifest but is no file here"
+            continue
+        size = path.stat().st_size
+        if size != entry.bytes:
+            yield "LG402", name, f"holds {size} bytes, the manifest says {entry.bytes}"
+        elif rehash:
+            yield from _digest_problems(path, name, manifest)
+
+
+def _digest_problems(path: Path, name: str, manifest: CheckpointManifest) -> Iterator[tuple[str, str, str]]:
+    entry = manifest.files[name]
+    try:
+        digest = hash_file(path).sha256
+        tensors = None if entry.tensors is None else hash_tensors(path)
+    except LedgerError as error:
+        yield "LG402", name, str(error)
+        return
+    if digest != entry.sha256:
+        yield "LG402", name, f"has SHA-256 {digest}, the manifest says {entry.sha256}"
+    if tensors is not None and entry.tensors is not None:
+        for tensor in sorted(tensors.keys() | entry.tensors.keys()):
+            if tensors.get(tensor) != entry.tensors.get(tensor):
+                yield "LG402", name, f"tensor {tensor} is not the one that the manifest describes"
+
+
+def _event_problems(captured: Captured, manifest: CheckpointManifest) -> Iterator[str]:
+    event = captured.event
+    if event.at.counters != manifest.counters:
+        yield f"the event says {describe(event.at.counters)}, the manifest {describe(manifest.counters)}"
+    if (event.session, event.at.seq) != (manifest.session, manifest.log.seq):
+        yield (
+            f"the event says session {event.session}, seq {event.at.seq}; the manifest session "
+            f"{manifest.session}, seq "
+            f"{manifest.log.seq}"
+        )
+    if event.state != manifest.state:
+        yield "event and manifest state different digests of the live state"
+    standing = captured.standing
+    if standing is not None and (standing.cursor, standing.data_chain) != (
+        manifest.cursor,
+        manifest.data_chain,
+    ):
+        yield "the manifest's cursor or data_chain is not where the log stood when it was captured"
+
+
+def _name_problems(folder: CheckpointFolder, manifest: CheckpointManifest) -> Iterator[str]:
+    if (folder.step, folder.session) != (manifest.counters.step, manifest.session):
+        yield (
+            f"the folder's name says step {folder.step}, session {folder.session}; the manifest step "
+            f"{manifest.counters.step}, session {manifest.session}"
+        )
+
+
+def _trainer_problems(trainer: TrainerState, manifest: CheckpointManifest) -> Iterator[str]:
+    if trainer.counters != manifest.counters:
+        yield f"trainer.json says {describe(trainer.counters)}, the manifest {describe(manifest.counters)}"
+    if (trainer.session, trainer.seq) != (manifest.session, manifest.log.seq):
+        yield (
+            f"trainer.json says session {trainer.session}, seq {trainer.seq}; the manifest session "
+            f"{manifest.session}, seq "
+            f"{manifest.log.seq}"
+        )
+    if (trainer.cursor, trainer.data_chain) != (manifest.cursor, manifest.data_chain):
+        yield "trainer.json and the manifest state another cursor or data_chain"
+    digests = {part: getattr(trainer, part) for part in TRAINER_PARTS} | {
+        "cursor": msgspec.to_builtins(trainer.cursor)
+    }
+    for part, value in digests.items():
+        found = None if value is None else digest_of(value)
+        if found != getattr(manifest.state, part):
+            yield f"{part} in trainer.json is not what the live state's digest was taken of"
+
+
+class StrayChecker(Checker):
+    """LG406: what lies in the run folder and is not ours."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG406",)
+
+    def finish(self) -> None:
+        """Go through the names in the run folder, among the checkpoints and inside them."""
+        files = self.stream.files
+        self._check_top(files.names_in("."))
+        for name in files.names_in(CHECKPOINTS):
+            path = f"{CHECKPOINTS}/{name}"
+            if is_temporary_name(name):
+                self._warn_temporary(path)
+            elif path not in files.checkpoints or parse_checkpoint_name(name) is None:
+                self.findings.add("LG406", "is not a checkpoint: move it out of the run", where=path)
+        spoken_of = {path for path, _ in self.stream.captured}
+        for path, folder in files.checkpoints.items():
+            self._check_inside(path, folder, is_spoken_of=path in spoken_of)
+
+    def _check_inside(self, path: str, folder: CheckpointFolder, *, is_spoken_of: bool) -> None:
+        manifest = folder.manifest.document
+        if manifest is None:
+            if not is_spoken_of:
+                self.findings.add(
+                    "LG406",
+                    f"is named like a checkpoint but is not complete: {folder.manifest.error}",
+                    where=path,
+                )
+            return
+        for name in folder.names:
+            if name == MANIFEST or name in manifest.files:
+                continue
+            if is_temporary_name(name):
+                self._warn_temporary(f"{path}/{name}")
+            else:
+                self.findings.add(
+                    "LG406", "is not listed in the checkpoint's manifest", where=f"{path}/{name}"
+                )
+
+    def _check_top(self, names: list[str]) -> None:
+        lowered = {name.lower() for name in OWN_NAMES}
+        for name in names:
+            if name in OWN_NAMES:
+                continue
+            if is_temporary_name(name):
+                self._warn_temporary(name)
+            elif name.lower() in lowered:
+                self.findings.add("LG406", "differs from a name of ours only by case", where=name)
+            else:
+                self.findings.add(
+                    "LG406", "is not a file of a run: move it elsewhere", where=name, severity="warning"
+                )
+
+    def _warn_temporary(self, where: str) -> None:
+        if not self.stream.is_live:
+            self.findings.add(
+                "LG406",
+                "is what an interrupted write left; it is never read",
+                where=where,
+                severity="warning",
+            )

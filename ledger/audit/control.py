@@ -1,0 +1,245 @@
+"""LG8: the run against an uninterrupted control, compared in the order that locates a cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from ledger.audit.evidence import MEASURES, differing_measures, train_at
+from ledger.audit.stream import Checker, Stream
+from ledger.audit.track import Track
+from ledger.records.events import Train
+from ledger.records.fields import Json
+from ledger.records.layout import LOG
+from ledger.records.parts import StateDigests
+
+__all__ = ["ControlChecker"]
+
+TOLERANCE: Final = 1e-3
+"""Relative tolerance on loss, norm and rate where the recipe does not declare deterministic execution."""
+
+LEAST_UPDATES: Final = 3
+"""Updates that must have been compared after the last resume."""
+
+STATE_ORDER: Final = ("rng", "model", "optimizer", "schedule", "cursor", "scaler", "guards")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One train event on a branch."""
+
+    track: Track
+    index: int
+
+    @property
+    def microbatches(self) -> int:
+        """Where its window ends."""
+        return self.track.rows.microbatches[self.index]
+
+    @property
+    def step(self) -> int:
+        """Its step."""
+        return self.track.rows.step[self.index]
+
+    def column(self, name: str) -> int:
+        """Return its value in a column."""
+        value: int = getattr(self.track.rows, name)[self.index]
+        return value
+
+
+Pairs = Sequence[tuple[Row, Row]]
+
+
+class ControlChecker(Checker):
+    """LG801 to LG804."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG801", "LG802", "LG803", "LG804")
+
+    def __init__(self, stream: Stream, *, control: Stream | None) -> None:
+        super().__init__(stream)
+        self._control = control
+        self.verdicts: dict[str, Json] = {}
+        """Rule to `bitwise`, `within tolerance`, `differs` or `not testable`, for the account."""
+
+    def finish(self) -> None:
+        """Compare, item by item."""
+        control = self._control
+        if control is None:
+            for rule in self.rules:
+                self.findings.skip(rule, "no control was given (--control RUN)")
+            return
+        if (why := self._untestable(control)) is not None:
+            for rule in self.rules:
+                self._conclude(rule, "not testable", why)
+            return
+        self._check_start(control)
+        ours, theirs = _branch_rows(self.stream), _branch_rows(control)
+        pairs = [(ours[place], theirs[place]) for place in sorted(ours.keys() & theirs.keys())]
+        if (why := self._too_little(pairs)) is not None:
+            for rule in ("LG802", "LG803", "LG804"):
+                self._conclude(rule, "not testable", why)
+            return
+        self._check_data(pairs, ours=ours, theirs=theirs)
+        self._check_measures(pairs, control)
+        self._check_state(pairs)
+
+    def _untestable(self, control: Stream) -> str | None:
+        for name, stream in (("the run", self.stream), ("the control", control)):
+            if not stream.history.sessions:
+                return f"{name} has no session"
+            for track in stream.tracks.values():
+                logging = None if track.sections is None else track.sections.logging
+                if logging is None or logging.interval != 1 or not logging.evidence:
+                    return (
+                        f"{name} does not record per-update evidence (logging interval 1 and state digests)"
+                    )
+        first, other = self.stream.history.sessions[0].start, control.history.sessions[0].start
+        if first.identity_sha256 != other.identity_sha256:
+            return "the control has another recipe identity"
+        if control.findings.count("error"):
+            return "the control's log is damaged: reconcile it by itself"
+        if self.stream.history.run_id == control.history.run_id:
+            return "the control is the run itself"
+        return None
+
+    def _too_little(self, pairs: Pairs) -> str | None:
+        """A resume must have been crossed by enough updates; without one there is nothing to claim about it."""
+        sessions = self.stream.history.sessions
+        resumed_at = sessions[-1].first.microbatches if len(sessions) > 1 else -1
+        after = sum(1 for ours, _ in pairs if ours.microbatches > resumed_at and ours.column("updates"))
+        if after < LEAST_UPDATES:
+            return f"only {after} updates after the last resume can be compared, {LEAST_UPDATES} are needed"
+        return None
+
+    def _check_start(self, control: Stream) -> None:
+        first, other = self.stream.history.sessions[0].start, control.history.sessions[0].start
+        wrong = _state_difference(first.state, other.state)
+        for name in ("cursor", "data_chain", "counters"):
+            if wrong is None and getattr(first, name) != getattr(other, name):
+                wrong = name
+        self._conclude(
+            "LG801", "bitwise" if wrong is None else "differs", f"{wrong} differs before the first microbatch"
+        )
+
+    def _check_data(self, pairs: Pairs, *, ours: dict[int, Row], theirs: dict[int, Row]) -> None:
+        last = min(max(ours), max(theirs))
+        # A window of skipped attempts alone is logged only where a checkpoint or an end follows it.
+        unmatched = sorted(
+            place
+            for place in ours.keys() ^ theirs.keys()
+            if place <= last and (ours.get(place) or theirs[place]).column("updates")
+        )
+        for first, second in pairs:
+            if first.column("chain") != second.column("chain"):
+                self._conclude("LG802", "differs", f"the batches differ at step {first.step}", first)
+                return
+        if unmatched:
+            row = ours.get(unmatched[0]) or theirs[unmatched[0]]
+            problem = (
+                f"only one of the two ends an update after {unmatched[0]} microbatches (step {row.step})"
+            )
+            self._conclude("LG802", "differs", problem)
+            return
+        self._conclude("LG802", "bitwise")
+
+    def _check_measures(self, pairs: Pairs, control: Stream) -> None:
+        is_bitwise = True
+        for first, second in pairs:
+            if all(first.column(name) == second.column(name) for name in ("measured", "step")):
+                continue
+            problem, is_close = self._describe(first, second, control)
+            if not is_close:
+                self._conclude("LG803", "differs", problem, first)
+                return
+            is_bitwise = False
+        tolerance = f"values agree within {TOLERANCE} of each other, not bit for bit"
+        self._conclude("LG803", "bitwise" if is_bitwise else "within tolerance", tolerance)
+
+    def _describe(self, first: Row, second: Row, control: Stream) -> tuple[str, bool]:
+        if first.column("step") != second.column("step"):
+            return (
+                f"after {first.microbatches} microbatches step is {first.step}, the control's {second.step}",
+                False,
+            )
+        one = train_at(self.stream.files.run_dir, first.track, first.index)
+        other = train_at(control.files.run_dir, second.track, second.index)
+        if one is None or other is None:
+            return f"what was measured differs at step {first.step}", False
+        name, ours, theirs = next(differing_measures(one, other), ("window", one.window, other.window))
+        same_data = "" if first.column("chain") != second.column("chain") else " although batch digests agree"
+        is_close = not _is_deterministic(first.track) and _are_close(one, other)
+        return f"{name} differs at step {first.step}{same_data}: {ours}, the control's {theirs}", is_close
+
+    def _check_state(self, pairs: Pairs) -> None:
+        if not all(_is_deterministic(first.track) for first, _ in pairs):
+            why = "digests tell bitwise equality only, which this recipe does not declare"
+            self._conclude("LG804", "not testable", why)
+            return
+        for first, second in pairs:
+            if not first.column("state") or not second.column("state"):
+                self._conclude("LG804", "not testable", f"no state digests at step {first.step}", first)
+                return
+            if first.column("state") != second.column("state"):
+                after = (
+                    ""
+                    if self.verdicts.get("LG803") == "differs"
+                    else " although the losses agree up to there"
+                )
+                problem = f"model or optimizer differ after step {first.step}{after}"
+                self._conclude("LG804", "differs", problem, first)
+                return
+        self._conclude("LG804", "bitwise")
+
+    def _conclude(self, rule: str, verdict: str, problem: str = "", row: Row | None = None) -> None:
+        self.verdicts[rule] = verdict
+        where = LOG if row is None else f"{LOG} seq {row.column('seq')}"
+        if verdict == "differs":
+            self.findings.add(rule, problem, where=where, severity="error")
+        elif verdict == "not testable":
+            self.findings.add(rule, f"not testable: {problem}", where=where, severity="missing")
+        elif verdict == "within tolerance":
+            self.findings.add(rule, problem, where=where, severity="hint")
+
+
+def _state_difference(first: StateDigests, other: StateDigests) -> str | None:
+    for part in STATE_ORDER:
+        if getattr(first, part) != getattr(other, part):
+            return f"the state of {part}"
+    return None
+
+
+def _branch_rows(stream: Stream) -> dict[int, Row]:
+    """Return the train events on the current branch by the microbatches at their end."""
+    found = {}
+    for segment in stream.history.branch():
+        track = stream.track_of(segment.session.number)
+        if track is None:
+            continue
+        for index, microbatches in enumerate(track.rows.microbatches):
+            if segment.holds(microbatches):
+                found[microbatches] = Row(track=track, index=index)
+    return found
+
+
+def _is_deterministic(track: Track) -> bool:
+    section = None if track.sections is None else track.sections.determinism
+    return section is not None and section.deterministic
+
+
+def _are_close(first: Train, second: Train) -> bool:
+    for name in MEASURES:
+        one, other = getattr(first, name), getattr(second, name)
+        ours, theirs = (one, other) if isinstance(one, dict) else ({name: one}, {name: other})
+        if not isinstance(theirs, dict) or ours.keys() != theirs.keys():
+            return False
+        for key in ours:
+            a, b = ours[key], theirs[key]
+            if a == b:
+                continue
+            if not (isinstance(a, float | int) and isinstance(b, float | int)):
+                return False
+            if not math.isclose(a, b, rel_tol=TOLERANCE):
+                return False
+    return True

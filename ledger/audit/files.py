@@ -1,0 +1,221 @@
+"""What lies in a run folder beside the log, read once; what cannot be read is kept as the error that it is.
+
+Paths inside records are never trusted: one that would leave the run folder counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Generic, TypeVar
+
+from ledger.errors import EvidenceMissingError, LedgerError, NewerVersionError
+from ledger.records.base import Document
+from ledger.records.documents import (
+    CheckpointManifest,
+    Environment,
+    Evaluation,
+    Recipe,
+    RunDocument,
+    TrainerState,
+)
+from ledger.records.fields import Json
+from ledger.records.layout import (
+    CHECKPOINTS,
+    ENVIRONMENTS,
+    EVALUATIONS,
+    MANIFEST,
+    RECIPES,
+    RUN,
+    TRAINER_STATE,
+    parse_checkpoint_name,
+)
+from ledger.records.sections import RecipeSections, parse_sections
+from ledger.storage.atomic import is_temporary_name
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.documents import parse_document
+from ledger.storage.files import read_regular_file
+
+__all__ = ["CheckpointFolder", "Loaded", "RunFiles", "inside"]
+
+MAX_DOCUMENT_BYTES = 8 * 2**20
+MAX_MANIFEST_BYTES = 64 * 2**20
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Generic[DocumentT]):
+    """A document as found: its content and digest, or why there is none."""
+
+    path: str
+    """Relative to the run folder."""
+    document: DocumentT | None = None
+    sha256: str | None = None
+    error: LedgerError | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such file."""
+        return isinstance(self.error, EvidenceMissingError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFolder:
+    """A folder with a checkpoint's name."""
+
+    path: str
+    """Relative to the run folder, as events name it."""
+    folder: Path
+    step: int
+    session: int
+    manifest: Loaded[CheckpointManifest]
+    names: tuple[str, ...] = field(default=())
+    """What lies in it."""
+
+
+def inside(folder: Path, relative: str) -> Path | None:
+    """Return the path of a file that a record names, None if it would leave the folder."""
+    pure = PurePosixPath(relative)
+    parts = pure.parts
+    if not parts or pure.is_absolute() or ".." in parts or "\\" in relative or "\0" in relative:
+        return None
+    return folder.joinpath(*parts)
+
+
+class RunFiles:
+    """The documents of one run folder, loaded as they are asked for."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._recipes: dict[str, Loaded[Recipe]] = {}
+        self._environments: dict[str, Loaded[Environment]] = {}
+        self._sections: dict[str, RecipeSections | str] = {}
+
+    @cached_property
+    def run(self) -> Loaded[RunDocument]:
+        """run.json."""
+        return self.load(RUN, RunDocument)
+
+    def recipe(self, sha256: str) -> Loaded[Recipe]:
+        """Return the recipe with this digest."""
+        if sha256 not in self._recipes:
+            self._recipes[sha256] = self.load(f"{RECIPES}/{sha256}.json", Recipe)
+        return self._recipes[sha256]
+
+    def environment(self, sha256: str) -> Loaded[Environment]:
+        """Return the environment with this digest."""
+        if sha256 not in self._environments:
+            self._environments[sha256] = self.load(f"{ENVIRONMENTS}/{sha256}.json", Environment)
+        return self._environments[sha256]
+
+    def sections(self, sha256: str) -> RecipeSections | None:
+        """Return the sections of a recipe that rules read; None where it cannot be read (see `section_problem`)."""
+        found = self._load_sections(sha256)
+        return found if isinstance(found, RecipeSections) else None
+
+    def config(self, sha256: str) -> Mapping[str, Json]:
+        """Return the configuration of a recipe, empty where it cannot be read."""
+        document = self.recipe(sha256).document
+        return {} if document is None else document.config
+
+    def section_problem(self, sha256: str) -> str | None:
+        """Return what is wrong with the sections of a recipe, None if nothing is."""
+        found = self._load_sections(sha256)
+        return found if isinstance(found, str) else None
+
+    def _load_sections(self, sha256: str) -> RecipeSections | str:
+        if sha256 not in self._sections:
+            recipe = self.recipe(sha256)
+            try:
+                self._sections[sha256] = (
+                    "the recipe cannot be read"
+                    if recipe.document is None
+                    else parse_sections(recipe.document.config)
+                )
+            except ValueError as error:
+                self._sections[sha256] = str(error)
+        return self._sections[sha256]
+
+    def load(
+        self, relative: str, model: type[DocumentT], *, max_bytes: int = MAX_DOCUMENT_BYTES
+    ) -> Loaded[DocumentT]:
+        """Read one document of the run folder.
+
+        Raises:
+            NewerVersionError: it was written by a newer version and is not half-read.
+        """
+        path = inside(self.run_dir, relative)
+        if path is None:
+            return Loaded(
+                path=relative, error=EvidenceMissingError("leads out of the run folder", path=relative)
+            )
+        digest = None
+        try:
+            data = read_regular_file(path, max_bytes=max_bytes)
+            digest = sha256_hex(data)
+            return Loaded(path=relative, sha256=digest, document=parse_document(data, model, path=path))
+        except NewerVersionError:
+            raise
+        except LedgerError as error:
+            return Loaded(path=relative, sha256=digest, error=error)
+
+    def digest(self, relative: str, *, max_bytes: int = 2**30) -> str | LedgerError:
+        """Return the digest of a file that a record names, or why there is none."""
+        path = inside(self.run_dir, relative)
+        if path is None:
+            return EvidenceMissingError("leads out of the run folder", path=relative)
+        try:
+            return sha256_hex(read_regular_file(path, max_bytes=max_bytes))
+        except LedgerError as error:
+            return error
+
+    @cached_property
+    def checkpoints(self) -> dict[str, CheckpointFolder]:
+        """Every folder (no link) with a checkpoint's name, by its path as events name it."""
+        candidates = [self.checkpoint(f"{CHECKPOINTS}/{name}") for name in self.names_in(CHECKPOINTS)]
+        return {found.path: found for found in candidates if found is not None}
+
+    def checkpoint(self, path: str) -> CheckpointFolder | None:
+        """Return the checkpoint folder at a relative path; None for a link, a file or another name."""
+        folder = self.run_dir / path
+        parsed = parse_checkpoint_name(folder.name)
+        if parsed is None or folder.is_symlink() or not folder.is_dir():
+            return None
+        return CheckpointFolder(
+            path=path,
+            folder=folder,
+            step=parsed[0],
+            session=parsed[1],
+            manifest=self.load(f"{path}/{MANIFEST}", CheckpointManifest, max_bytes=MAX_MANIFEST_BYTES),
+            names=tuple(self.names_in(path)),
+        )
+
+    @property
+    def complete_checkpoints(self) -> dict[str, CheckpointFolder]:
+        """The checkpoints whose manifest can be read."""
+        return {
+            path: found for path, found in self.checkpoints.items() if found.manifest.document is not None
+        }
+
+    def trainer_state(self, checkpoint: CheckpointFolder) -> Loaded[TrainerState]:
+        """Return trainer.json of a checkpoint."""
+        return self.load(f"{checkpoint.path}/{TRAINER_STATE}", TrainerState, max_bytes=MAX_MANIFEST_BYTES)
+
+    @cached_property
+    def evaluations(self) -> list[Loaded[Evaluation]]:
+        """Every file in evaluations/ but temporary ones."""
+        names = [name for name in self.names_in(EVALUATIONS) if not is_temporary_name(name)]
+        return [self.load(f"{EVALUATIONS}/{name}", Evaluation) for name in names]
+
+    def names_in(self, relative: str) -> list[str]:
+        """Return the names in a folder of the run, sorted; none where it does not exist or is no folder."""
+        folder = self.run_dir / relative
+        try:
+            if folder.is_symlink() or not folder.is_dir():
+                return []
+            return sorted(entry.name for entry in folder.iterdir())
+        except OSError:
+            return []

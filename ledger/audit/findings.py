@@ -1,0 +1,78 @@
+"""Collecting what rules find: bounded in memory, exact in number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from ledger.audit.rules import RULES
+from ledger.records.documents import Finding, Severity
+from ledger.records.fields import Json
+
+__all__ = ["SEVERITIES", "Findings"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "missing", "warning", "hint")
+"""The gravest first."""
+
+KEPT_PER_RULE: Final = 100
+KEPT: Final = 1_000
+
+
+class Findings:
+    """Takes findings from all rules, keeps the first of each rule and counts them all."""
+
+    def __init__(self, *, limit: int = KEPT, limit_per_rule: int = KEPT_PER_RULE) -> None:
+        self._limit = limit
+        self._limit_per_rule = limit_per_rule
+        self._kept: list[Finding] = []
+        self._per_rule: Counter[str] = Counter()
+        self._per_severity: Counter[Severity] = Counter()
+        self.not_checked: dict[str, str] = {}
+        """Rule, or another thing a reader might take for checked, to the reason why it was not."""
+        self.not_applicable: dict[str, str] = {}
+        """Rule to the reason why it does not apply to this run."""
+
+    def add(
+        self,
+        rule: str,
+        message: str,
+        *,
+        where: str,
+        severity: Severity | None = None,
+        evidence: dict[str, Json] | None = None,
+    ) -> None:
+        """Record one finding; without a severity it is the gravest that the rule has."""
+        severity = severity or RULES[rule].severities[0]
+        self._per_severity[severity] += 1
+        self._per_rule[rule] += 1
+        if self._per_rule[rule] > self._limit_per_rule or len(self._kept) >= self._limit:
+            return
+        self._kept.append(
+            Finding(rule=rule, severity=severity, where=where, message=message, evidence=evidence or {})
+        )
+
+    def skip(self, rule: str, reason: str) -> None:
+        """Note that a rule could not be checked, wholly or in part; the first reason stands."""
+        self.not_checked.setdefault(rule, reason)
+
+    def exempt(self, rule: str, reason: str) -> None:
+        """Note that a rule does not apply to this run."""
+        self.not_applicable.setdefault(rule, reason)
+
+    def has(self, rule: str) -> bool:
+        """Tell whether a rule has found anything."""
+        return self._per_rule[rule] > 0
+
+    def count(self, severity: Severity) -> int:
+        """Return the exact number of findings of a severity."""
+        return self._per_severity[severity]
+
+    @property
+    def counts(self) -> dict[Severity, int]:
+        """The exact number of findings of every severity."""
+        return {severity: self._per_severity[severity] for severity in SEVERITIES}
+
+    @property
+    def kept(self) -> list[Finding]:
+        """The findings that were kept, the gravest first, in the order of the rules."""
+        return sorted(self._kept, key=lambda found: (SEVERITIES.index(found.severity), found.rule))

@@ -1,0 +1,265 @@
+"""LG1: the form of the log, and run.json against it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from typing import ClassVar, Final
+
+from ledger.audit.stream import Checker, Stream, place
+from ledger.records.documents import RunDocument, RunSession
+from ledger.records.events import AnyEvent, SessionEnd, SessionStart, UnknownEvent
+from ledger.records.layout import LOG, RUN
+from ledger.records.parts import LogPosition
+from ledger.storage.log_reader import LogLine
+
+__all__ = ["FormChecker", "PinChecker", "RunDocumentChecker"]
+
+CLOCK_JUMP_SECONDS: Final = 60.0
+"""By how much wall clock and monotonic clock may drift apart between two events before it is a hint."""
+
+
+class FormChecker(Checker):
+    """Lines, chain, order and clocks."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG101", "LG102", "LG103", "LG104", "LG106", "LG107")
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._next_seq = 0
+        self._session = 0
+        self._has_ended = False
+        self._is_known_start = False
+
+    def on_line(self, line: LogLine) -> None:
+        """Check a line's form, its chain and its place in the order."""
+        where = place(line)
+        if line.has_broken_chain:
+            self.findings.add(
+                "LG102",
+                "this line's chain digest does not follow from it and the line before: one of the two was "
+                "changed",
+                where=where,
+                evidence={"stated": line.chain, "computed": line.expected_chain},
+            )
+        event = line.event
+        if event is None:
+            if line.newer_version is None:
+                self.findings.add("LG101", line.form_problem or "this line holds no event", where=where)
+            self._next_seq += 1
+            return
+        if isinstance(event, UnknownEvent):
+            self.findings.add(
+                "LG101",
+                f"an event of unknown kind {event.event!r}: it is kept, but nobody can say what it changes",
+                where=where,
+                severity="missing",
+            )
+        self._check_seq(event, where)
+        self._check_session(event, where)
+        self._check_clocks(event, where)
+
+    def _check_seq(self, event: AnyEvent | UnknownEvent, where: str) -> None:
+        if event.seq != self._next_seq:
+            self.findings.add(
+                "LG103",
+                f"seq is {event.seq}, expected {self._next_seq}: lines are missing, repeated or in another "
+                "order",
+                where=where,
+                evidence={"found": event.seq, "expected": self._next_seq},
+            )
+        self._next_seq = event.seq + 1
+
+    def _check_session(self, event: AnyEvent | UnknownEvent, where: str) -> None:
+        is_start = isinstance(event, SessionStart)
+        if event.session == self._session:
+            if is_start:
+                self.findings.add("LG106", f"session {event.session} has a second session_start", where=where)
+            elif self._has_ended:
+                self.findings.add(
+                    "LG106", f"session {event.session} goes on after its session_end", where=where
+                )
+        else:
+            if event.session != self._session + 1:
+                self.findings.add(
+                    "LG103", f"session {event.session} follows session {self._session}", where=where
+                )
+            if not is_start:
+                self.findings.add(
+                    "LG106", f"session {event.session} does not begin with a session_start", where=where
+                )
+            self._session, self._has_ended = event.session, False
+        self._has_ended = self._has_ended or isinstance(event, SessionEnd)
+
+    def _check_clocks(self, event: AnyEvent | UnknownEvent, where: str) -> None:
+        before = self.stream.previous
+        if before is None or before.session != event.session:
+            return
+        elapsed = event.elapsed - before.elapsed
+        if elapsed < 0:
+            self.findings.add(
+                "LG107",
+                f"elapsed falls from {before.elapsed} s to {event.elapsed} s within the session",
+                where=where,
+            )
+        elif event.time != before.time:
+            wall = _seconds_between(before.time, event.time)
+            if wall is not None and abs(wall - elapsed) > CLOCK_JUMP_SECONDS:
+                self.findings.add(
+                    "LG107",
+                    f"the wall clock moved by {wall:.0f} s while {elapsed:.0f} s passed: it was set, or the "
+                    "machine slept",
+                    where=where,
+                    severity="hint",
+                )
+
+    def finish(self) -> None:
+        """Report what stands behind the last newline, or that there is nothing at all."""
+        tail = self.stream.tail
+        if tail is not None and tail.problem is not None:
+            self.findings.add("LG101", tail.problem, where=f"{LOG} byte {tail.offset}")
+        elif tail is not None and not self.stream.is_live:
+            self.findings.add(
+                "LG104",
+                f"{tail.bytes} bytes after the last newline were never committed: the next session moves "
+                "them to "
+                "quarantine/ and goes on after them",
+                where=f"{LOG} byte {tail.offset}",
+                evidence={"bytes": tail.bytes, "sha256": tail.sha256},
+            )
+        elif not self.stream.lines and not self.stream.is_live:
+            state = "is empty" if self.stream.has_log else "is absent"
+            self.findings.add("LG104", f"the log {state}: nothing is on record", where=LOG)
+
+
+def _seconds_between(before: str, after: str) -> float | None:
+    try:
+        return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
+    except ValueError:  # the pattern of times admits 30 February
+        return None
+
+
+class PinChecker(Checker):
+    """LG105: what run.json and the checkpoints pin lies on the chain."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG105",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._pins: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+        for who, pin in self._collect():
+            self._pins[pin.seq].append((who, pin.chain))
+
+    def _collect(self) -> Iterator[tuple[str, LogPosition]]:
+        files = self.stream.files
+        run = files.run.document
+        for session in run.sessions if run else ():
+            yield f"{RUN}, session {session.session}", session.log
+        for path, checkpoint in files.complete_checkpoints.items():
+            if (manifest := checkpoint.manifest.document) is not None:
+                yield f"{path}/manifest.json", manifest.log
+
+    def on_line(self, line: LogLine) -> None:
+        """Compare a line with what is pinned at its seq."""
+        if line.event is None or line.event.seq not in self._pins:
+            return
+        seq = line.event.seq
+        for who, chain in self._pins.pop(seq):
+            if chain != line.chain:
+                self.findings.add(
+                    "LG105",
+                    f"the log has another line at seq {seq} than the one pinned: it was rewritten, or {who} "
+                    "belongs to another run",
+                    where=who,
+                    evidence={"pinned": chain, "on the log": line.chain},
+                )
+
+    def finish(self) -> None:
+        """Report pins beyond the log's end."""
+        head = self.stream.head
+        last = -1 if head is None else head.seq
+        for seq in sorted(self._pins):
+            for who, chain in self._pins[seq]:
+                lost = (
+                    f"the log ends at seq {last}: {seq - last} lines or more are lost"
+                    if seq > last
+                    else "that line cannot be read"
+                )
+                self.findings.add(
+                    "LG105",
+                    f"pins seq {seq}, but {lost}",
+                    where=who,
+                    evidence={"pinned": chain, "seq": seq, "log ends at": last},
+                )
+
+
+class RunDocumentChecker(Checker):
+    """LG108: run.json says what the log says."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG108",)
+
+    def finish(self) -> None:
+        """Compare run.json with the one that the log yields."""
+        loaded = self.stream.files.run
+        derived = self.stream.history.run_document()
+        if loaded.document is None:
+            if not loaded.is_absent:
+                self.findings.add("LG108", str(loaded.error), where=RUN)
+            elif derived is not None:
+                self.findings.add(
+                    "LG108",
+                    "is absent; it holds nothing that the log does not, and the next session writes it anew",
+                    where=RUN,
+                    severity="warning",
+                )
+            return
+        if derived is None:
+            if not self.stream.findings.has("LG101"):
+                self.findings.add("LG108", "names sessions, but the log tells of none", where=RUN)
+            return
+        self._compare(loaded.document, derived)
+
+    def _compare(self, found: RunDocument, derived: RunDocument) -> None:
+        known = {session.session: session for session in derived.sessions}
+        for session in found.sessions:
+            self._compare_session(session, known.get(session.session))
+        is_stale = len(found.sessions) < len(derived.sessions)
+        fields = ["run_id", "name", "purpose", "parent", "recipe_lock_sha256", "data", "model", "optimizer"]
+        if not is_stale:
+            fields += ["target_step", "planned_tokens"]
+        for name in fields:
+            ours, theirs = getattr(found, name), getattr(derived, name)
+            if ours != theirs:
+                self.findings.add(
+                    "LG108", f"{name} is {_short(ours)}, but the log says {_short(theirs)}", where=RUN
+                )
+        if is_stale:
+            self.findings.add(
+                "LG108",
+                f"is behind the log: it lists {len(found.sessions)} of {len(derived.sessions)} sessions; "
+                "the next session "
+                "writes it anew",
+                where=RUN,
+                severity="warning",
+            )
+
+    def _compare_session(self, found: RunSession, derived: RunSession | None) -> None:
+        if derived is None:
+            self.findings.add(
+                "LG108", f"lists session {found.session}, which the log does not have", where=RUN
+            )
+            return
+        for name in ("session_id", "started", "parent", "recipe_sha256", "environment_sha256", "argv"):
+            ours, theirs = getattr(found, name), getattr(derived, name)
+            if ours != theirs:
+                self.findings.add(
+                    "LG108",
+                    f"session {found.session}: {name} is {_short(ours)}, but the log says {_short(theirs)}",
+                    where=RUN,
+                )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

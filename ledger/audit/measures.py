@@ -1,0 +1,189 @@
+"""LG207, LG208, LG214, LG215: what was measured."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Final
+
+from ledger.audit.stream import Checker, Stream
+from ledger.laws.schedules import Schedule, learning_rate, parse_schedule
+from ledger.records.events import AnyEvent, Checkpoint, SessionStart, Train, UnknownEvent, Validation
+from ledger.records.fields import Measurement, is_finite
+
+__all__ = ["EvaluationChecker", "FiniteChecker", "LossTokenChecker", "RateChecker"]
+
+RATE_TOLERANCE: Final = 1e-12
+
+
+class FiniteChecker(Checker):
+    """LG207: applied updates and complete evaluations are finite."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG207",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._broken_since: int | None = None
+        """seq of the train event whose last applied update was non-finite; None once a finite one followed."""
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """A session starts from a checkpoint, which is judged where it was taken."""
+        self._broken_since = None
+        del event
+
+    def on_train(self, event: Train) -> None:
+        """Check what was measured of applied updates."""
+        values: dict[str, Measurement | None] = {
+            name: getattr(event, name) for name in ("loss", "loss_last", "grad_norm", "grad_norm_max")
+        }
+        values |= {f"lr of {group}": rate for group, rate in (event.lr or {}).items()}
+        for name, value in values.items():
+            if value is not None and not is_finite(value):
+                self.findings.add(
+                    "LG207", f"{name} is {value}, yet the update was applied", where=self.stream.where
+                )
+        if event.window.updates:
+            is_broken = any(isinstance(value, str) for value in (event.loss_last, event.grad_norm))
+            self._broken_since = event.seq if is_broken else None
+
+    def on_checkpoint(self, event: Checkpoint) -> None:
+        """Check that no checkpoint captures a state that a non-finite update made."""
+        if self._broken_since is not None and self._broken_since <= event.at.seq:
+            self.findings.add(
+                "LG207",
+                f"{event.path} captured a state whose last applied update was non-finite (seq "
+                f"{self._broken_since})",
+                where=self.stream.where,
+            )
+
+    def on_val(self, event: Validation) -> None:
+        """Check a complete evaluation."""
+        if event.complete and not is_finite(event.loss):
+            self.findings.add(
+                "LG207",
+                f"a complete evaluation of {event.split} has loss {event.loss}",
+                where=self.stream.where,
+            )
+
+
+class RateChecker(Checker):
+    """LG208: every group's rate is the schedule's."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG208",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._schedule: Schedule | None = None
+        self._base = 0.0
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Take the schedule from the session's own recipe."""
+        self._schedule = None
+        sections = None if self.stream.track is None else self.stream.track.sections
+        if sections is None or sections.schedule is None or sections.optimizer is None:
+            self.findings.skip(
+                "LG208", f"the recipe of session {event.session} states no schedule and base rate"
+            )
+            return
+        self._base = sections.optimizer.learning_rate
+        try:
+            self._schedule = parse_schedule(sections.schedule)
+        except ValueError as error:
+            self.findings.skip(
+                "LG208", f"the schedule of session {event.session} cannot be followed: {error}"
+            )
+            return
+        if self._schedule is None:
+            name = sections.schedule.get("name")
+            self.findings.skip("LG208", f"the schedule {name!r} is not known here")
+
+    def on_train(self, event: Train) -> None:
+        """Compare the rates of the last applied update."""
+        track = self.stream.track
+        if track is None or self._schedule is None or event.lr is None or event.step < 1:
+            return
+        expected = learning_rate(
+            self._schedule, step=event.step, tokens_per_update=track.tokens_per_update, base=self._base
+        )
+        for group, rate in event.lr.items():
+            if is_finite(rate) and not math.isclose(
+                float(rate), expected, rel_tol=RATE_TOLERANCE, abs_tol=0.0
+            ):
+                self.findings.add(
+                    "LG208",
+                    f"the rate of {group} is {rate}, but the schedule gives {expected} at step {event.step}",
+                    where=self.stream.where,
+                    evidence={"found": rate, "expected": expected},
+                )
+
+
+class EvaluationChecker(Checker):
+    """LG214: evaluation leaves no trace in the random generators."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG214",)
+
+    def on_val(self, event: Validation) -> None:
+        """Compare the digests before and after."""
+        if event.rng_before != event.rng_after:
+            self.findings.add(
+                "LG214",
+                f"the evaluation of {event.split} moved the random generators: what follows depends on how "
+                "often "
+                "evaluation runs",
+                where=self.stream.where,
+                evidence={"before": event.rng_before, "after": event.rng_after},
+            )
+
+
+class LossTokenChecker(Checker):
+    """LG215: loss tokens and clipping."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG215",)
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Compare loss tokens with tokens seen."""
+        before, track = self.stream.previous, self.stream.track
+        if track is None:
+            return
+        lost = event.loss_tokens - (before.loss_tokens if before else track.start.loss_tokens)
+        seen = event.tokens_seen - (before.tokens_seen if before else track.start.tokens_seen)
+        if lost > seen:
+            problem = f"loss_tokens moved by {lost}, more than the {seen} tokens seen"
+        elif lost != seen and track.states_no_mask:
+            problem = f"loss_tokens moved by {lost} and tokens_seen by {seen}, but the recipe masks nothing"
+        else:
+            return
+        self.findings.add(
+            "LG215", problem, where=self.stream.where, evidence={"loss tokens": lost, "tokens": seen}
+        )
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Say where equality of the two counts cannot be expected."""
+        track = self.stream.track
+        if track is not None and not track.states_no_mask:
+            self.findings.skip(
+                "LG215 equality",
+                f"the recipe of session {event.session} does not say whether it masks positions",
+            )
+
+    def on_train(self, event: Train) -> None:
+        """Check clipping."""
+        track = self.stream.track
+        if event.clipped > event.window.updates:
+            self.findings.add(
+                "LG215",
+                f"clipped is {event.clipped} of {event.window.updates} updates",
+                where=self.stream.where,
+            )
+        if track is None or track.sections is None or track.sections.optimizer is None:
+            return
+        limit, greatest = track.sections.optimizer.clip_norm, event.grad_norm_max
+        if greatest == "NaN":
+            return  # comparisons with it say nothing; LG207 has it
+        exceeds = limit is not None and greatest is not None and float(greatest) > limit
+        if exceeds != (event.clipped > 0):
+            self.findings.add(
+                "LG215",
+                f"clipped is {event.clipped}, but the greatest norm is {greatest} against a limit of {limit}",
+                where=self.stream.where,
+                evidence={"clipped": event.clipped, "greatest": greatest, "limit": limit},
+            )

@@ -1,0 +1,182 @@
+"""LG210, LG505: where reading stands."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ledger.audit.corpus import Corpus, epoch_tokens
+from ledger.audit.stream import Checker, Stream
+from ledger.records.events import AnyEvent, SessionStart, Train, UnknownEvent
+from ledger.records.parts import Cursor, Position
+
+__all__ = ["CursorChecker", "EpochLengths", "PositionChecker", "spell"]
+
+
+def spell(cursor: Cursor) -> str:
+    """Return a cursor as text: `train (0, 512)`."""
+    return ", ".join(f"{source} ({at.epoch}, {at.offset})" for source, at in sorted(cursor.items()))
+
+
+class EpochLengths:
+    """Tokens of one epoch of each source: from the recipe or the dataset, else from the first crossing in the log."""
+
+    def __init__(self, stream: Stream, corpus: Corpus) -> None:
+        self._stream = stream
+        self._corpus = corpus
+        self.known: dict[str, int] = {}
+        self.inferred: set[str] = set()
+
+    def learn(self, cursor: Cursor) -> None:
+        """Look up the sources of a cursor, with the recipe of the session at hand."""
+        track = self._stream.track
+        if track is None:
+            return
+        for source in cursor:
+            if source in self.known and source not in self.inferred:
+                continue
+            tokens = epoch_tokens(track, source=source, sources=len(cursor), corpus=self._corpus)
+            if tokens is not None:
+                self.known[source] = tokens
+                self.inferred.discard(source)
+
+
+class CursorChecker(Checker):
+    """LG210: from one train event to the next the cursor moves by the window's microbatches."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG210",)
+
+    def __init__(self, stream: Stream, *, epochs: EpochLengths) -> None:
+        super().__init__(stream)
+        self._epochs = epochs
+        self._cursor: Cursor | None = None
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Begin at the cursor that the session states."""
+        self._epochs.learn(event.cursor)
+        self._cursor = event.cursor
+        self._check_bounds(event.cursor, event.tokens_per_microbatch)
+
+    def on_train(self, event: Train) -> None:
+        """Compare the cursor's move with what the window consumed."""
+        before, track = self._cursor, self.stream.track
+        self._cursor = event.cursor
+        if before is None or track is None or self.stream.previous is None:
+            return
+        size = track.start.tokens_per_microbatch
+        if set(before) != set(event.cursor):
+            self._report(f"the cursor names {sorted(event.cursor)}, before {sorted(before)}")
+            return
+        self._check_bounds(event.cursor, size)
+        self._check_move(before, event.cursor, consumed=len(event.batches) * size, size=size)
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Behind a damaged place the next train event is the new beginning."""
+        if self.stream.previous is None and not isinstance(event, SessionStart | Train):
+            self._cursor = None
+
+    def _check_move(self, before: Cursor, after: Cursor, *, consumed: int, size: int) -> None:
+        crossings = {source: at.epoch - before[source].epoch for source, at in after.items()}
+        if any(crossed < 0 for crossed in crossings.values()):
+            self._report(f"the cursor goes back from {spell(before)} to {spell(after)}")
+            return
+        moved = sum(at.offset - before[source].offset for source, at in after.items())
+        unknown = [
+            source for source, crossed in crossings.items() if crossed and source not in self._epochs.known
+        ]
+        moved += sum(
+            crossed * self._epochs.known[source]
+            for source, crossed in crossings.items()
+            if crossed and source in self._epochs.known
+        )
+        if not unknown:
+            if moved != consumed:
+                self._report(
+                    f"the cursor moved from {spell(before)} to {spell(after)}, that is by {moved} tokens, "
+                    "but the window's "
+                    f"microbatches hold {consumed}",
+                    moved=moved,
+                    consumed=consumed,
+                )
+            return
+        if len(unknown) == 1:
+            self._infer(unknown[0], rest=consumed - moved, crossed=crossings[unknown[0]], size=size)
+
+    def _infer(self, source: str, *, rest: int, crossed: int, size: int) -> None:
+        tokens, odd = divmod(rest, crossed)
+        if odd or tokens < size or tokens % size:
+            self._report(
+                f"{source} enters another epoch after {rest} tokens, which is no whole number of "
+                f"microbatches of {size}"
+            )
+            return
+        self._epochs.known[source] = tokens
+        self._epochs.inferred.add(source)
+
+    def _check_bounds(self, cursor: Cursor, size: int) -> None:
+        for source, at in cursor.items():
+            length = self._epochs.known.get(source)
+            if at.offset % size or (length is not None and at.offset >= length):
+                self._report(
+                    f"{source} stands at offset {at.offset}, expected a multiple of {size} below the epoch's "
+                    f"{length if length is not None else 'length'}"
+                )
+
+    def _report(self, problem: str, **evidence: int) -> None:
+        self.findings.add("LG210", problem, where=self.stream.where, evidence=dict(evidence))
+
+
+class PositionChecker(Checker):
+    """LG505: on the branch, epochs × usable tokens + offset equals what was processed."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG505",)
+
+    def __init__(self, stream: Stream, *, epochs: EpochLengths) -> None:
+        super().__init__(stream)
+        self._epochs = epochs
+        self._last: tuple[Cursor, int, int, str] | None = None
+        """Cursor, microbatches, tokens per microbatch and place of the last event that states a cursor."""
+        self.coverage: dict[str, dict[str, int | None]] = {}
+        """Source to positions processed, distinct tokens, epoch tokens, for the account."""
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Note the cursor."""
+        self._last = (event.cursor, event.microbatches, event.tokens_per_microbatch, self.stream.where)
+
+    def on_train(self, event: Train) -> None:
+        """Note the cursor."""
+        if self.stream.track is not None:
+            size = self.stream.track.start.tokens_per_microbatch
+            self._last = (event.cursor, event.microbatches, size, self.stream.where)
+
+    def finish(self) -> None:
+        """Compare the branch's last cursor with its microbatches, and report coverage."""
+        if self._last is None:
+            return
+        cursor, microbatches, size, where = self._last
+        processed = 0
+        for source, at in cursor.items():
+            length = self._epochs.known.get(source)
+            if length is None and at.epoch:
+                self.findings.skip("LG505", f"the length of an epoch of {source} is not known")
+                return
+            positions = at.epoch * (length or 0) + at.offset
+            processed += positions
+            self.coverage[source] = {
+                "positions_processed": positions,
+                "distinct_tokens": _distinct(at, length),
+                "epoch_tokens": length,
+                "epochs": at.epoch,
+            }
+        if processed != microbatches * size:
+            self.findings.add(
+                "LG505",
+                f"the cursor {spell(cursor)} stands for {processed} tokens, but {microbatches} "
+                f"microbatches of {size} hold "
+                f"{microbatches * size}",
+                where=where,
+                evidence={"cursor": processed, "microbatches": microbatches * size},
+            )
+
+
+def _distinct(at: Position, length: int | None) -> int:
+    return at.offset if length is None or not at.epoch else length

@@ -1,0 +1,226 @@
+"""LG601, LG602, LG605: recipes, environments and other files named by digest."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from ledger.audit.files import Loaded
+from ledger.audit.lineage import PARENT_MANIFEST
+from ledger.audit.stream import Checker, Stream
+from ledger.errors import EvidenceMissingError, LedgerError
+from ledger.recipes import TARGET_FIELD, LeafDifference, identity_sha256, recipe_differences
+from ledger.records.documents import Environment, Recipe
+from ledger.records.events import (
+    Amendment,
+    AnyEvent,
+    SessionStart,
+    TailRecovered,
+    UnknownEvent,
+    Validation,
+)
+from ledger.records.layout import ENVIRONMENTS
+from ledger.storage.canonical import digest_of
+
+__all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "environment_differences"]
+
+ENVIRONMENT_PARTS: Final = ("packages", "python", "platform", "hardware", "settings")
+LOCK_FILE: Final = "recipe.lock.json"
+
+
+class NamedFileChecker(Checker):
+    """LG601: every file named by digest exists with it; one identity in all sessions."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG601",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._identity: str | None = None
+        self._checked: set[str] = set()
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Check recipe, identity and environment of a session, and what the run itself names."""
+        files = self.stream.files
+        if self._is_new(event.recipe_sha256):
+            self._check_document(files.recipe(event.recipe_sha256), event.recipe_sha256)
+            if (problem := files.section_problem(event.recipe_sha256)) and files.recipe(
+                event.recipe_sha256
+            ).document:
+                self.findings.add(
+                    "LG601", f"a section is malformed: {problem}", where=f"recipes/{event.recipe_sha256}.json"
+                )
+        if self._is_new(event.environment_sha256):
+            environment = files.environment(event.environment_sha256)
+            self._check_document(environment, event.environment_sha256)
+            self._check_code_difference(environment)
+        self._check_identity(event)
+        if event.run is not None and event.run.parent is not None:
+            self._check_file(PARENT_MANIFEST, event.run.parent.manifest_sha256)
+        if event.run is not None and event.run.recipe_lock_sha256 is not None:
+            self._check_file(LOCK_FILE, event.run.recipe_lock_sha256)
+
+    def on_val(self, event: Validation) -> None:
+        """Check the evaluation that an event names."""
+        if event.evaluation is not None:
+            self._check_file(event.evaluation.path, event.evaluation.sha256)
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Check a quarantined tail."""
+        if isinstance(event, TailRecovered):
+            self._check_file(event.file, event.sha256)
+
+    def _is_new(self, sha256: str) -> bool:
+        is_new = sha256 not in self._checked
+        self._checked.add(sha256)
+        return is_new
+
+    def _check_document(self, loaded: Loaded[Recipe] | Loaded[Environment], sha256: str) -> None:
+        if loaded.sha256 is not None and loaded.sha256 != sha256:
+            self.findings.add("LG601", f"its bytes have SHA-256 {loaded.sha256}", where=loaded.path)
+        elif loaded.error is not None:
+            self.findings.add("LG601", f"cannot be read: {loaded.error}", where=loaded.path)
+
+    def _check_file(self, path: str, sha256: str) -> None:
+        found = self.stream.files.digest(path)
+        if isinstance(found, LedgerError):
+            self.findings.add("LG601", f"is named by the log and cannot be read: {found}", where=path)
+        elif found != sha256:
+            self.findings.add(
+                "LG601",
+                "was changed: its bytes have another digest than the log names",
+                where=path,
+                evidence={"found": found, "expected": sha256},
+            )
+
+    def _check_code_difference(self, environment: Loaded[Environment]) -> None:
+        code = {} if environment.document is None else environment.document.code
+        sha256 = code.get("diff_sha256")
+        if not isinstance(sha256, str):
+            return
+        path = f"{ENVIRONMENTS}/{sha256}.diff"
+        if isinstance(self.stream.files.digest(path), EvidenceMissingError):
+            self.findings.skip(
+                "LG601 code", "the difference of the code to its commit was not kept, only its digest"
+            )
+        else:
+            self._check_file(path, sha256)
+
+    def _check_identity(self, event: SessionStart) -> None:
+        first = self._identity = self._identity or event.identity_sha256
+        recipe = self.stream.files.recipe(event.recipe_sha256).document
+        computed = None if recipe is None else identity_sha256(recipe)
+        if computed is not None and computed != event.identity_sha256:
+            self.findings.add(
+                "LG601",
+                f"session {event.session} states an identity that is not its recipe's",
+                where=self.stream.where,
+                evidence={"stated": event.identity_sha256, "computed": computed},
+            )
+        elif event.identity_sha256 != first:
+            self.findings.add(
+                "LG601",
+                f"session {event.session} has another identity than session 1: it is another experiment",
+                where=self.stream.where,
+                evidence={"found": event.identity_sha256, "expected": first},
+            )
+
+
+class AmendmentChecker(Checker):
+    """LG602: the differences to the parent's recipe are the session's amendments."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG602",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._has_begun: set[int] = set()
+        """Sessions with an event behind those that a start itself writes."""
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Note that a session got beyond its start."""
+        if not isinstance(event, SessionStart | Amendment | TailRecovered):
+            self._has_begun.add(event.session)
+
+    def finish(self) -> None:
+        """Compare each session with its parent."""
+        history = self.stream.history
+        recipes = {session.number: session.start.recipe_sha256 for session in history.sessions}
+        for session in history.sessions[1:]:
+            parent = session.start.parent
+            is_own = parent is not None and parent.run == history.run_id
+            number = parent.session if parent is not None and is_own else history.sessions[0].number
+            before = self.stream.files.recipe(recipes.get(number, session.start.recipe_sha256)).document
+            after = self.stream.files.recipe(session.start.recipe_sha256).document
+            if before is None or after is None:
+                self.findings.skip("LG602", "a recipe cannot be read")
+                continue
+            where = f"session {session.number}"
+            self._compare(recipe_differences(before, after), session.amendments, where, number=session.number)
+
+    def _compare(
+        self, differences: list[LeafDifference], amendments: list[Amendment], where: str, *, number: int
+    ) -> None:
+        stated = {
+            amendment.field: digest_of([amendment.from_, amendment.to, amendment.class_])
+            for amendment in amendments
+        }
+        actual = {
+            found.field: digest_of([found.before, found.after, found.leaf_class]) for found in differences
+        }
+        for found in differences:
+            must_be_stated = found.leaf_class == "identity" or found.field == TARGET_FIELD
+            if must_be_stated and found.field not in stated and number in self._has_begun:
+                self.findings.add(
+                    "LG602", f"differs from its parent in {found}, which no amendment states", where=where
+                )
+        for amendment in amendments:
+            if stated[amendment.field] != actual.get(amendment.field):
+                self.findings.add(
+                    "LG602",
+                    f"an amendment says that {amendment.field} changed from {amendment.from_!r} to "
+                    f"{amendment.to!r}, which is "
+                    "not what the two recipes say",
+                    where=f"{where}, seq {amendment.seq}",
+                )
+
+
+class EnvironmentChecker(Checker):
+    """LG605: environment differences between sessions, the code state apart."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG605",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._previous: SessionStart | None = None
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Compare with the session before."""
+        previous, self._previous = self._previous, event
+        if previous is None or previous.environment_sha256 == event.environment_sha256:
+            return
+        before = self.stream.files.environment(previous.environment_sha256).document
+        after = self.stream.files.environment(event.environment_sha256).document
+        if before is None or after is None:
+            return  # LG601 says why
+        changed = environment_differences(before, after)
+        if changed:
+            self.findings.add(
+                "LG605",
+                f"session {event.session} ran in another environment than session {previous.session}: "
+                + "; ".join(changed[:20]),
+                where=self.stream.where,
+                evidence={"changes": len(changed)},
+            )
+
+
+def environment_differences(before: Environment, after: Environment) -> list[str]:
+    """Return what differs between two environments, the code state apart, one entry a line."""
+    changed = []
+    for part in ENVIRONMENT_PARTS:
+        old, new = getattr(before, part), getattr(after, part)
+        if not isinstance(old, dict):
+            old, new = {part: old}, {part: new}
+        changed += [
+            f"{name}: {old.get(name)!r} -> {new.get(name)!r}"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name)
+        ]
+    return changed

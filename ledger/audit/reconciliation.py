@@ -1,0 +1,233 @@
+"""`reconcile`: every rule over all sessions of a run, in one pass over its log."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from ledger.audit.account import account_of, status_of
+from ledger.audit.checkpoints import CheckpointChecker, StrayChecker
+from ledger.audit.completion import CompletionChecker
+from ledger.audit.control import ControlChecker
+from ledger.audit.corpus import Corpus
+from ledger.audit.data import BatchChecker, DataChecker
+from ledger.audit.files import RunFiles
+from ledger.audit.findings import Findings
+from ledger.audit.form import FormChecker, PinChecker, RunDocumentChecker
+from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
+from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
+from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
+from ledger.audit.recurrence import RecurrenceChecker
+from ledger.audit.redone import RedoneChecker
+from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
+from ledger.audit.rules import RULES, UNCHECKED
+from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
+from ledger.audit.stream import Checker, Stream, read_through
+from ledger.audit.subject import find_run
+from ledger.errors import NewerVersionError
+from ledger.records.documents import Verdict
+from ledger.records.fields import Json
+from ledger.records.layout import LOG
+from ledger.storage.lock import LockState, lock_state
+
+__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile", "tool_version"]
+
+Outcome = Literal["passed", "failed", "incomplete"]
+
+
+def reconcile(
+    run_dir: str | os.PathLike[str],
+    *,
+    control: str | os.PathLike[str] | None = None,
+    rehash: bool = False,
+    data: str | os.PathLike[str] | None = None,
+) -> Verdict:
+    """Check every rule over all sessions of a run and return what may honestly be said of it.
+
+    Nothing is written. `control` is an uninterrupted run of the same recipe to compare with (LG8); `rehash` reads
+    every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says.
+
+    Raises:
+        UsageError, InvalidDocumentError: the path is not a run.
+        NewerVersionError: a newer version of the ledger wrote it.
+        UnsafeError: something that is no regular file stands in the place of a record.
+        StorageError: the system refused to read.
+    """
+    stream, lock = open_stream(find_run(run_dir))
+    other = None if control is None else _control_stream(control)
+    checkers = _Checkers.of(stream, control=other, rehash=rehash, data=None if data is None else Path(data))
+    audit_stream(stream, checkers.all)
+    status, evidence = status_of(stream, lock, is_complete=checkers.completion.is_complete)
+    account = account_of(stream) | {
+        "status_evidence": evidence,
+        "coverage": checkers.positions.coverage,
+        "redone_places_compared": checkers.redone.compared,
+        "equivalence": checkers.control.verdicts,
+        "verified_checkpoints": sorted(checkers.checkpoints.verified),
+    }
+    return _verdict(stream, checkers.all, status=status, account=account)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checkers:
+    """All checkers of a run, in the order in which they look at an event."""
+
+    all: list[Checker]
+    completion: CompletionChecker
+    positions: PositionChecker
+    redone: RedoneChecker
+    control: ControlChecker
+    checkpoints: CheckpointChecker
+
+    @classmethod
+    def of(cls, stream: Stream, *, control: Stream | None, rehash: bool, data: Path | None) -> _Checkers:
+        """Make them."""
+        corpus = Corpus(data)
+        epochs = EpochLengths(stream, corpus)
+        positions = PositionChecker(stream, epochs=epochs)
+        checkpoints = CheckpointChecker(stream, rehash=rehash)
+        completion = CompletionChecker(stream)
+        redone = RedoneChecker(stream)
+        against = ControlChecker(stream, control=control)
+        return cls(
+            all=[
+                *form_checkers(stream),
+                RunDocumentChecker(stream),
+                DataChecker(stream, corpus=corpus, rehash=rehash),
+                *counter_checkers(stream),
+                CursorChecker(stream, epochs=epochs),
+                positions,
+                RecurrenceChecker(stream, epochs=epochs, corpus=corpus),
+                BatchChecker(stream, corpus=corpus, rehash=rehash),
+                ParentChecker(stream),
+                StartChecker(stream),
+                SessionChecker(stream),
+                GeometryChecker(stream),
+                redone,
+                checkpoints,
+                StrayChecker(stream),
+                NamedFileChecker(stream),
+                AmendmentChecker(stream),
+                EnvironmentChecker(stream),
+                completion,
+                against,
+            ],
+            completion=completion,
+            positions=positions,
+            redone=redone,
+            control=against,
+            checkpoints=checkpoints,
+        )
+
+
+def form_checkers(stream: Stream) -> list[Checker]:
+    """Return the checkers of LG1 that need nothing but the log and what pins it."""
+    return [FormChecker(stream), PinChecker(stream)]
+
+
+def counter_checkers(stream: Stream) -> list[Checker]:
+    """Return the checkers of LG2 that need nothing but the log and the recipes."""
+    return [
+        CounterChecker(stream),
+        WindowChecker(stream),
+        SkipChecker(stream),
+        FiniteChecker(stream),
+        RateChecker(stream),
+        EvaluationChecker(stream),
+        LossTokenChecker(stream),
+    ]
+
+
+def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
+    """Return a stream over a run, not yet read, and whether a writer holds it."""
+    lock = lock_state(run_dir)
+    has_log = os.path.lexists(run_dir / LOG)
+    stream = Stream(
+        files=RunFiles(run_dir), findings=Findings(), has_log=has_log, is_live=lock.state == "held"
+    )
+    return stream, lock
+
+
+def audit_stream(stream: Stream, checkers: list[Checker]) -> None:
+    """Feed the log to the checkers and let them conclude.
+
+    Raises:
+        NewerVersionError: a session was written by a newer version; the lines before it were read.
+    """
+    if stream.has_log:
+        read_through(stream, checkers)
+    if stream.newer is not None:
+        line, found = stream.newer
+        raise NewerVersionError(
+            f"a session was written in log version {found}",
+            path=stream.files.run_dir / LOG,
+            place=f"line {line}",
+            advice="audit it with a newer version of the ledger",
+        )
+    for checker in checkers:
+        checker.finish()
+
+
+def _control_stream(control: str | os.PathLike[str]) -> Stream:
+    stream, _ = open_stream(find_run(control))
+    audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream)])
+    return stream
+
+
+def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: dict[str, Json]) -> Verdict:
+    findings, history = stream.findings, stream.history
+    _note_anchor(stream)
+    not_checked = findings.not_checked | {
+        rule: f"{title}: this version does not check it" for rule, title in UNCHECKED.items()
+    }
+    rules = {rule for checker in checkers for rule in checker.rules} & RULES.keys()
+    has_sessions = bool(history.sessions)
+    return Verdict(
+        tool_version=tool_version(),
+        run_id=history.run_id,
+        log_head=stream.head,
+        verdict=outcome(findings, is_live=stream.is_live),
+        status=status,
+        checked=sorted(rules - not_checked.keys() - findings.not_applicable.keys()),
+        not_checked=dict(sorted(not_checked.items())),
+        not_applicable=dict(sorted(findings.not_applicable.items())),
+        branch=history.branch_counters() if has_sessions else None,
+        spent=history.spent() if has_sessions else None,
+        account=account,
+        findings=findings.kept,
+        finding_counts=findings.counts,
+    )
+
+
+def _note_anchor(stream: Stream) -> None:
+    """Say how far the log is pinned: lines behind the last pin could be cut off unnoticed."""
+    files, head = stream.files, stream.head
+    pins = [session.log.seq for session in (files.run.document.sessions if files.run.document else [])]
+    pins += [
+        folder.manifest.document.log.seq
+        for folder in files.complete_checkpoints.values()
+        if folder.manifest.document is not None
+    ]
+    last = max(pins, default=-1)
+    if head is not None and head.seq > last:
+        stream.findings.skip(
+            "log beyond its last anchor", f"nothing pins the lines after seq {last}, up to seq {head.seq}"
+        )
+
+
+def outcome(findings: Findings, *, is_live: bool) -> Outcome:
+    """Return the verdict that findings amount to."""
+    if findings.count("error"):
+        return "failed"
+    return "incomplete" if findings.count("missing") or is_live else "passed"
+
+
+def tool_version() -> str:
+    """Return the version of the installed distribution."""
+    try:
+        return version("pilot-ledger")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,51 @@
+"""The one registry of rules: id, title, severities and the page that `ledger explain` prints.
+
+Pages stand apart from the checkers so that a reader of either sees one thing at a time. `RULES` holds every rule
+that is checked; `UNCHECKED` names those of the rule book that this version does not check, so that a verdict can
+say so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.audit.rules.base import Rule
+from ledger.audit.rules.lg1_form import FORM_RULES
+from ledger.audit.rules.lg2_counters import COUNTER_RULES
+from ledger.audit.rules.lg3_sessions import SESSION_RULES
+from ledger.audit.rules.lg4_checkpoints import CHECKPOINT_RULES
+from ledger.audit.rules.lg5_data import DATA_RULES
+from ledger.audit.rules.lg6_recipe import RECIPE_RULES
+from ledger.audit.rules.lg7_completion import COMPLETION_RULES
+from ledger.audit.rules.lg8_equivalence import EQUIVALENCE_RULES
+
+__all__ = ["RULES", "UNCHECKED", "Rule"]
+
+RULES: Final[dict[str, Rule]] = {
+    rule.id: rule
+    for group in (
+        FORM_RULES,
+        COUNTER_RULES,
+        SESSION_RULES,
+        CHECKPOINT_RULES,
+        DATA_RULES,
+        RECIPE_RULES,
+        COMPLETION_RULES,
+        EQUIVALENCE_RULES,
+    )
+    for rule in group
+}
+
+UNCHECKED: Final[dict[str, str]] = {
+    "LG209": "loss scale and growth tracker against the scaler's law",
+    "LG212": "seconds of windows and phases against elapsed time",
+    "LG213": "parameters change if and only if the step did",
+    "LG404": "the optimizer's own step",
+    "LG405": "non-finite tensors in checkpoints",
+    "LG407": "model and optimizer files of one moment",
+    "LG408": "tensor digests of files against live state digests",
+    "LG504": "token ids, end-of-text counts and duplicates across splits",
+    "LG603": "the recipe lock",
+    "LG604": "changes of the code between sessions",
+    "LG705": "the seal",
+}

@@ -1,0 +1,242 @@
+"""LG301 to LG305, LG307 to LG309: sessions, and what each of them started from."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from ledger.audit.lineage import ParentCheckpoint, resolve_parent, starts_from_beginning
+from ledger.audit.positions import spell
+from ledger.audit.replay import describe
+from ledger.audit.stream import Checker, Stream
+from ledger.records.events import SessionStart
+from ledger.records.fields import FIRST_DATA_CHAIN
+from ledger.records.layout import LOG
+from ledger.records.parts import COUNTER_NAMES, ZERO, StateDigests, Superseded
+
+__all__ = ["GeometryChecker", "ParentChecker", "SessionChecker", "StartChecker"]
+
+STATE_PARTS: Final[tuple[str, ...]] = ("model", "optimizer", "schedule", "cursor", "rng", "scaler", "guards")
+LATER_STARTS: Final = ("resume", "auto", "restart")
+
+
+class ParentChecker(Checker):
+    """LG301, LG303, LG305, LG308: what a session says it starts from."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG301", "LG303", "LG305", "LG308")
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Check the choice, the parent and what was superseded, against the history before."""
+        if event.session > 1 and event.start not in LATER_STARTS:
+            self.findings.add(
+                "LG308",
+                f"session {event.session} starts {event.start!r}, expected one of {', '.join(LATER_STARTS)}",
+                where=self.stream.where,
+            )
+        elif (problem := self._parent_problem(event)) is not None:
+            self.findings.add("LG301", f"session {event.session} {problem}", where=self.stream.where)
+        else:
+            self._check_path(event)
+        self._check_superseded(event)
+
+    def _parent_problem(self, event: SessionStart) -> str | None:
+        if event.session == 1:
+            return self._first_problem(event)
+        if starts_from_beginning(self.stream, event):
+            return self._beginning_problem(event)
+        if event.start == "restart":
+            return "restarts, but names a checkpoint as its parent"
+        if resolve_parent(self.stream, event) is None and event.parent is not None:
+            return (
+                f"starts from {event.parent.checkpoint}, which neither an event of this log nor a complete "
+                "checkpoint with "
+                "that manifest vouches for"
+            )
+        return None
+
+    def _first_problem(self, event: SessionStart) -> str | None:
+        facts = event.run
+        run_parent = None if facts is None else facts.parent
+        if facts is None:
+            return "is the first but does not state the run's facts"
+        if event.start not in {"fresh", "branch"}:
+            return f"is the first but starts {event.start!r}, expected fresh or branch"
+        if (event.start == "branch") != (run_parent is not None) or (run_parent is None) != (
+            event.parent is None
+        ):
+            return (
+                f"starts {event.start!r} with the parent {event.parent}, but the run's parent is {run_parent}"
+            )
+        if run_parent and event.parent and run_parent.manifest_sha256 != event.parent.manifest_sha256:
+            return "starts from another checkpoint than the one that the run says it branched from"
+        return None
+
+    def _beginning_problem(self, event: SessionStart) -> str | None:
+        facts = self.stream.history.facts
+        run_parent = None if facts is None else facts.parent
+        stated = None if event.parent is None else event.parent.manifest_sha256
+        if stated != (None if run_parent is None else run_parent.manifest_sha256):
+            return f"starts from the checkpoint {stated} of another run; the run's own parent is {run_parent}"
+        if event.start == "resume":
+            return "resumes, but names no checkpoint of this run as its parent"
+        earlier = self.stream.history.before(event.session)
+        known = [found for found in earlier.checkpoints() if found.path not in earlier.pruned]
+        latest = earlier.latest(known)
+        if event.start == "auto" and latest is not None:
+            return f"chose the run's beginning by itself, although the branch held {latest.path}"
+        return None
+
+    def _check_path(self, event: SessionStart) -> None:
+        parent = event.parent
+        if parent is None or starts_from_beginning(self.stream, event):
+            return
+        resolved = resolve_parent(self.stream, event)
+        if resolved is None:
+            return
+        stated = (parent.session, parent.step)
+        found = (resolved.session, resolved.counters.step)
+        if stated != found or parent.session >= event.session:
+            self.findings.add(
+                "LG305",
+                f"session {event.session} says that its parent {parent.checkpoint} is of session "
+                f"{parent.session}, step "
+                f"{parent.step}; it is of session {found[0]}, step {found[1]}",
+                where=self.stream.where,
+                evidence={"stated": list(stated), "found": list(found)},
+            )
+
+    def _check_superseded(self, event: SessionStart) -> None:
+        earlier = self.stream.history.before(event.session)
+        expected = earlier.superseded_by(event.parent, event.counters)
+        wrong = [
+            f"{name} {getattr(event.superseded, name)} instead of {getattr(expected, name)}"
+            for name in Superseded.__struct_fields__
+            if getattr(event.superseded, name) != getattr(expected, name)
+        ]
+        if wrong and not any(track.is_damaged for track in self.stream.tracks.values()):
+            self.findings.add(
+                "LG303",
+                f"session {event.session} states as superseded {', '.join(wrong)}",
+                where=self.stream.where,
+            )
+
+
+class StartChecker(Checker):
+    """LG302: a session starts exactly where its parent stood."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG302",)
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Compare the session's beginning with its parent."""
+        facts = self.stream.history.facts
+        run_parent = None if facts is None else facts.parent
+        is_initialised = run_parent is not None and run_parent.mode == "initialise"
+        from_beginning = starts_from_beginning(self.stream, event)
+        if event.parent is None or (from_beginning and is_initialised):
+            self._check_zero(event)
+        parent = resolve_parent(self.stream, event)
+        if parent is None:
+            if from_beginning and event.parent is not None:
+                self.findings.skip("LG302", "the manifest that the run branched from is not at hand")
+            return
+        if from_beginning and is_initialised:
+            self._check_state(event, parent.state, parts=("model",))
+        else:
+            self._check_parent(event, parent)
+
+    def _check_zero(self, event: SessionStart) -> None:
+        if event.counters != ZERO:
+            self._report(event, f"counters are {describe(event.counters)}", "all 0")
+        if any(at.epoch or at.offset for at in event.cursor.values()):
+            self._report(event, f"the cursor is {spell(event.cursor)}", "0 everywhere")
+        if event.data_chain != FIRST_DATA_CHAIN:
+            self._report(event, f"data_chain is {event.data_chain}", "its first value")
+
+    def _check_parent(self, event: SessionStart, parent: ParentCheckpoint) -> None:
+        for name in COUNTER_NAMES:
+            found, expected = getattr(event, name), getattr(parent.counters, name)
+            if found != expected:
+                self._report(event, f"{name} is {found}", f"the parent's {expected}")
+        if parent.cursor is not None and event.cursor != parent.cursor:
+            self._report(
+                event, f"the cursor is {spell(event.cursor)}", f"the parent's {spell(parent.cursor)}"
+            )
+        if parent.data_chain is not None and event.data_chain != parent.data_chain:
+            self._report(event, f"data_chain is {event.data_chain}", f"the parent's {parent.data_chain}")
+        track = self.stream.track_of(parent.session)
+        parts = STATE_PARTS
+        if track is not None and track.start.data_parallel != event.data_parallel:
+            self.findings.skip(
+                "LG302 rng", "random generators cannot be compared across another number of ranks"
+            )
+            parts = tuple(part for part in STATE_PARTS if part != "rng")
+        self._check_state(event, parent.state, parts=parts)
+
+    def _check_state(self, event: SessionStart, expected: StateDigests, *, parts: tuple[str, ...]) -> None:
+        for part in parts:
+            found, wanted = getattr(event.state, part), getattr(expected, part)
+            if found != wanted:
+                self._report(
+                    event, f"the state of {part} has digest {found} after restoring", f"the parent's {wanted}"
+                )
+
+    def _report(self, event: SessionStart, found: str, expected: str) -> None:
+        self.findings.add(
+            "LG302", f"session {event.session}: {found}, expected {expected}", where=self.stream.where
+        )
+
+
+class SessionChecker(Checker):
+    """LG304, LG307: how sessions end."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG304", "LG307")
+
+    def finish(self) -> None:
+        """Look at every session's end."""
+        sessions = self.stream.history.sessions
+        for session in sessions:
+            end = session.end
+            if end is None:
+                continue
+            where = f"{LOG} seq {end.seq}"
+            if session.work.step == 0 and end.status != "closed":
+                self.findings.add(
+                    "LG307",
+                    f"session {session.number} ended {end.status!r} without having applied an update",
+                    where=where,
+                )
+            elif session.work.step and end.status == "closed":
+                self.findings.add(
+                    "LG307",
+                    f"session {session.number} ended closed, although it applied {session.work.step} updates",
+                    where=where,
+                )
+        if sessions and sessions[-1].end is None and not self.stream.is_live:
+            self.findings.add(
+                "LG304",
+                f"session {sessions[-1].number} has no session_end: it was killed, or its end was never "
+                "written",
+                where=f"{LOG} seq {sessions[-1].last_seq}",
+            )
+
+
+class GeometryChecker(Checker):
+    """LG309: the geometry is the same in all sessions."""
+
+    rules: ClassVar[tuple[str, ...]] = ("LG309",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._first: SessionStart | None = None
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Compare with the first session."""
+        first = self._first = self._first or event
+        for name in ("data_parallel", "tokens_per_microbatch", "accumulation"):
+            found, expected = getattr(event, name), getattr(first, name)
+            if found != expected:
+                self.findings.add(
+                    "LG309",
+                    f"session {event.session} has {name} {found}, session {first.session} had {expected}",
+                    where=self.stream.where,
+                    evidence={"found": found, "expected": expected},
+                )

@@ -1,0 +1,257 @@
+"""One pass over the log that feeds every checker.
+
+A checker overrides the hooks it needs and is asked for nothing else while the log goes by. What all of them need
+(the session's track, the event before, the line at hand) stands in the `Stream`. Where a line could not be read or
+lines are missing there is no event before: comparisons then start anew instead of blaming what follows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final
+
+from ledger.audit.files import RunFiles
+from ledger.audit.findings import Findings
+from ledger.audit.track import Track
+from ledger.history import History
+from ledger.records.events import (
+    AnyEvent,
+    Checkpoint,
+    Overflow,
+    SessionEnd,
+    SessionStart,
+    Train,
+    UnknownEvent,
+    Validation,
+)
+from ledger.records.layout import LOG
+from ledger.records.parts import Cursor, LogPosition
+from ledger.storage.log_reader import LogLine, LogTail, read_log
+
+__all__ = ["Checker", "Stream", "read_through"]
+
+
+KEPT_POSITIONS: Final = 256
+"""How many train events may lie between a checkpoint's capture and its event, with room to spare."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where the data stood at one event."""
+
+    session: int
+    seq: int
+    cursor: Cursor
+    data_chain: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """A checkpoint event, and where the data stood at the moment it captured."""
+
+    event: Checkpoint
+    where: str
+    standing: Standing | None
+    """None where the log does not say."""
+
+
+@dataclass(kw_only=True)
+class Stream:
+    """Where the pass stands, and what it has gathered."""
+
+    files: RunFiles
+    findings: Findings
+    history: History = field(default_factory=History)
+    tracks: dict[int, Track] = field(default_factory=dict)
+    """Session number to its track."""
+    track: Track | None = None
+    """The session at hand; None outside any."""
+    previous: AnyEvent | UnknownEvent | None = None
+    """The event before, in the same session; None at its start and behind a damaged place."""
+    line: LogLine | None = None
+    positions: deque[Standing] = field(default_factory=lambda: deque(maxlen=KEPT_POSITIONS))
+    """Where the data stood at the latest train events and session starts."""
+    captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
+    """Checkpoint path and manifest digest to the event that vouches for it."""
+    head: LogPosition | None = None
+    """The last line that holds an event."""
+    lines: int = 0
+    tail: LogTail | None = None
+    has_log: bool = True
+    is_live: bool = False
+    """Whether another process holds the run's lock: the log may grow while it is read."""
+    newer: tuple[int, int] | None = None
+    """Line number and version of the first session that a newer version of the ledger wrote."""
+
+    @property
+    def where(self) -> str:
+        """The line at hand, for a finding."""
+        return "" if self.line is None else place(self.line)
+
+    def track_of(self, session: int) -> Track | None:
+        """Return the track of a session by its number."""
+        return self.tracks.get(session)
+
+
+def place(line: LogLine) -> str:
+    """Say where a line stands: number, seq, byte offset."""
+    seq = "" if line.event is None else f" (seq {line.event.seq})"
+    return f"{LOG} line {line.number}{seq}, byte {line.offset}"
+
+
+class Checker:
+    """Base of the checkers of one group of rules."""
+
+    rules: ClassVar[tuple[str, ...]] = ()
+    """The rules that this checker decides."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.findings = stream.findings
+
+    def on_line(self, line: LogLine) -> None:
+        """Look at a line before anything else does, whether or not it holds an event."""
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Look at an event of any kind, after the hook of its kind."""
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Look at the start of a session; the stream's track is already its own."""
+
+    def on_train(self, event: Train) -> None:
+        """Look at a train event."""
+
+    def on_overflow(self, event: Overflow) -> None:
+        """Look at a skipped attempt."""
+
+    def on_val(self, event: Validation) -> None:
+        """Look at an evaluation."""
+
+    def on_checkpoint(self, event: Checkpoint) -> None:
+        """Look at a checkpoint event."""
+
+    def on_session_end(self, event: SessionEnd) -> None:
+        """Look at the end of a session."""
+
+    def finish(self) -> None:
+        """Conclude, with the whole history at hand."""
+
+
+_HOOKS: Final[dict[type, str]] = {
+    SessionStart: "on_session_start",
+    Train: "on_train",
+    Overflow: "on_overflow",
+    Validation: "on_val",
+    Checkpoint: "on_checkpoint",
+    SessionEnd: "on_session_end",
+}
+
+Hook = Callable[[AnyEvent | UnknownEvent], None]
+
+
+def read_through(stream: Stream, checkers: Sequence[Checker]) -> None:
+    """Read the whole log once, feeding the checkers. The log must exist.
+
+    Raises:
+        UnsafeError: something that is no regular file stands in the log's place.
+        StorageError: the system refused to read.
+    """
+    on_line = [checker.on_line for checker in checkers if _overrides(checker, "on_line")]
+    hooks: dict[type, list[Hook]] = {}
+    for kind, name in _HOOKS.items():
+        hooks[kind] = [getattr(checker, name) for checker in checkers if _overrides(checker, name)]
+    general: list[Hook] = [checker.on_event for checker in checkers if _overrides(checker, "on_event")]
+    with read_log(Path(stream.files.run_dir) / LOG) as reader:
+        for line in reader:
+            stream.line = line
+            stream.lines = line.number
+            for look in on_line:
+                look(line)
+            if _advance(stream, line):
+                event = line.event
+                for hook in hooks.get(type(event), ()):
+                    hook(event)  # type: ignore[arg-type]
+                for hook in general:
+                    hook(event)  # type: ignore[arg-type]
+                stream.previous = event
+                _remember(stream, line)
+        stream.tail = reader.tail
+    stream.line = None
+
+
+def _overrides(checker: Checker, name: str) -> bool:
+    return getattr(type(checker), name) is not getattr(Checker, name)
+
+
+def _advance(stream: Stream, line: LogLine) -> bool:
+    """Move on to a line's event; returns whether it is one of a known session and can be followed."""
+    event = line.event
+    if event is None:
+        if line.newer_version is not None and stream.newer is None:
+            stream.newer = (line.number, line.newer_version)
+        _interrupt(stream)
+        return False
+    has_gap = stream.head is not None and event.seq != stream.head.seq + 1
+    stream.head = LogPosition(event.seq, line.chain)
+    if has_gap:
+        _interrupt(stream)
+    if isinstance(event, SessionStart):
+        _open(stream, event, line)
+    elif stream.track is None or stream.track.number != event.session:
+        stream.track, stream.previous = None, None
+        return False
+    stream.history.add(event, stream.head)
+    return True
+
+
+def _interrupt(stream: Stream) -> None:
+    stream.previous = None
+    if stream.track is not None:
+        stream.track.is_damaged = True
+
+
+def _open(stream: Stream, event: SessionStart, line: LogLine) -> None:
+    track = Track(
+        start=event,
+        sections=stream.files.sections(event.recipe_sha256),
+        config=stream.files.config(event.recipe_sha256),
+        offset=line.offset,
+        length=line.length,
+    )
+    stream.track, stream.previous = track, None
+    stream.tracks.setdefault(event.session, track)
+
+
+def _remember(stream: Stream, line: LogLine) -> None:
+    track = stream.track
+    if track is None:
+        return
+    match line.event:
+        case SessionStart() | Train() as event:
+            stream.positions.append(
+                Standing(
+                    session=event.session, seq=event.seq, cursor=event.cursor, data_chain=event.data_chain
+                )
+            )
+            if isinstance(event, Train):
+                track.add_train(event, offset=line.offset, length=line.length)
+        case Checkpoint() as event:
+            stream.captured[event.path, event.manifest_sha256] = Captured(
+                event=event, where=stream.where, standing=_standing_at(stream, event)
+            )
+        case Overflow() as event:
+            track.add_skip(event)
+        case SessionEnd() as event:
+            track.end = event
+
+
+def _standing_at(stream: Stream, event: Checkpoint) -> Standing | None:
+    for standing in reversed(stream.positions):
+        if standing.session != event.session:
+            return None
+        if standing.seq <= event.at.seq:
+            return standing
+    return None
