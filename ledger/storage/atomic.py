@@ -61,7 +61,7 @@ def create_file(path: StrPath, data: bytes | Iterable[bytes], *, fs: FileSystem 
 
     Raises:
         RefusedError: a file of that name exists with other content; it is left alone.
-        StorageError: the system refused; no file of that name appeared.
+        StorageError: the system refused; a file of that name is absent or whole.
     """
     chunks = [data] if isinstance(data, bytes) else data
     created = True
@@ -116,9 +116,8 @@ def _temporary_file(path: StrPath, chunks: Iterable[bytes], *, fs: FileSystem) -
             fs.sync(descriptor, path=temporary)
         yield temporary, digest.hexdigest()
     except BaseException:
-        with suppress(
-            StorageError
-        ):  # the first error is the one to report; the name says that it may be removed
+        # The first error is the one to report; what is left says by its name that it may be removed.
+        with suppress(StorageError):
             fs.unlink(temporary)
         raise
 

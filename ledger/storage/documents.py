@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ledger.errors import InvalidDocumentError, NewerVersionError, VerificationError
 from ledger.records.base import Document
 from ledger.storage.atomic import create_file, replace_file
-from ledger.storage.canonical import canonical_json, sha256_hex
+from ledger.storage.canonical import canonical_json, digest_of, sha256_hex
 from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.strict_json import MAX_DOCUMENT_BYTES, parse_json
@@ -102,17 +102,19 @@ def parse_document(
 
 
 def document_bytes(document: Document) -> bytes:
-    """Return the form in which a document is stored: RFC 8785 of its fields.
+    """Return the form in which a document is stored: RFC 8785 of its fields, which the strict reader accepts.
 
     Raises:
-        InvalidDocumentError: it holds a value that JSON cannot.
+        InvalidDocumentError: it holds a value that JSON cannot, or that the reader would refuse (a key outside ASCII).
     """
-    return canonical_json(document.model_dump(by_alias=True))
+    data = canonical_json(document.model_dump(by_alias=True))
+    parse_json(data, max_bytes=len(data))
+    return data
 
 
 def document_sha256(document: Document) -> str:
     """Return the SHA-256 digest of the form in which a document is stored."""
-    return sha256_hex(document_bytes(document))
+    return digest_of(document.model_dump(by_alias=True))
 
 
 def write_document(path: StrPath, document: Document, *, replace: bool, fs: FileSystem = OS) -> str:

@@ -103,8 +103,9 @@ def read_log(path: StrPath, *, run_id: str | None = None, fs: FileSystem = OS) -
 class LogReader:
     """The lines of a log, once from first to last. It closes its file at the end, or with `close()` or `with`.
 
-    `size` is the file's size when it was opened: what a live writer adds later is not read. `tail` is known when all
-    lines were read; `None` means that the log ends with a newline, as it should.
+    `size` is the file's size when it was opened: what a live writer adds later is not read. `links` is the number of
+    names that the file has, `identity` which file it is. `tail` is known when all lines were read; `None` means that
+    the log ends with a newline, as it should.
     """
 
     def __init__(self, path: StrPath, *, run_id: str | None = None, fs: FileSystem = OS) -> None:

@@ -17,7 +17,7 @@ from ledger.errors import (
     UnsafeError,
     VerificationError,
 )
-from ledger.records.documents import CheckpointManifest, Evaluation
+from ledger.records.documents import CheckpointFile, CheckpointManifest, Evaluation
 from ledger.records.parts import ZERO, DataIdentities, LogPosition, Position
 from ledger.storage.documents import (
     document_bytes,
@@ -63,23 +63,27 @@ def test_a_document_is_read_as_it_was_written(tmp_path: Path):
     assert load_document(path, Evaluation).sha256 == sha256
 
 
+def manifest(**changes: Any) -> CheckpointManifest:
+    fields: dict[str, Any] = {
+        "run_id": "run-1",
+        "session": 1,
+        "kind": "final",
+        "counters": ZERO,
+        "cursor": {"train": Position(0, 4)},
+        "data_chain": DIGEST,
+        "state": NO_STATE,
+        "recipe_sha256": DIGEST,
+        "identity_sha256": DIGEST,
+        "data": DataIdentities(DIGEST, None),
+        "log": LogPosition(1, DIGEST),
+        "files": {},
+    }
+    return CheckpointManifest(**(fields | changes))
+
+
 def test_shared_parts_are_written_and_read(tmp_path: Path):
-    manifest = CheckpointManifest(
-        run_id="run-1",
-        session=1,
-        kind="final",
-        counters=ZERO,
-        cursor={"train": Position(0, 4)},
-        data_chain=DIGEST,
-        state=NO_STATE,
-        recipe_sha256=DIGEST,
-        identity_sha256=DIGEST,
-        data=DataIdentities(DIGEST, None),
-        log=LogPosition(1, DIGEST),
-        files={},
-    )
-    write_document(tmp_path / "manifest.json", manifest, replace=True)
-    assert read_document(tmp_path / "manifest.json", CheckpointManifest) == manifest
+    write_document(tmp_path / "manifest.json", manifest(), replace=True)
+    assert read_document(tmp_path / "manifest.json", CheckpointManifest) == manifest()
 
 
 REFUSED: dict[str, tuple[bytes, type[LedgerError], str]] = {
@@ -130,16 +134,14 @@ def test_refuses_what_the_schema_does_not_say(name: str):
 
 
 def test_a_nested_unknown_key_names_the_nearest_of_its_place():
-    manifest = json.dumps(
-        {
-            "schema": "ledger.checkpoint",
-            "version": 1,
-            "files": {"a": {"bytes": 1, "sha265": DIGEST, "tensors": None}},
-        }
+    value = json.loads(
+        document_bytes(manifest(files={"model": CheckpointFile(bytes=1, sha256=DIGEST, tensors=None)}))
     )
+    value["files"]["model"]["byts"] = 1
     with pytest.raises(InvalidDocumentError) as caught:
-        parse_document(manifest.encode(), CheckpointManifest)
-    assert "more)" in str(caught.value)
+        parse_document(json.dumps(value).encode(), CheckpointManifest)
+    assert "`files.model.byts`: the key is unknown" in str(caught.value)
+    assert "did you mean `bytes`?" in str(caught.value)
 
 
 def test_the_old_content_is_not_replaced_unless_asked(tmp_path: Path):
@@ -173,6 +175,16 @@ def test_a_non_finite_number_is_not_written(tmp_path: Path):
 def test_an_absent_document_is_missing_evidence(tmp_path: Path):
     with pytest.raises(EvidenceMissingError, match="there is no such file"):
         read_document(tmp_path / "evaluation.json", Evaluation)
+
+
+@pytest.mark.parametrize(
+    "metrics", [{"é": 1.0}, {"": 1.0}, {"x" * 2000: 1.0}, {"a\0": 1.0}], ids=["é", "empty", "long", "NUL"]
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, metrics: dict[str, float]):
+    bad = EVALUATION.model_copy(update={"metrics": metrics})
+    with pytest.raises(InvalidDocumentError, match="is not allowed"):
+        write_document(tmp_path / "evaluation.json", bad, replace=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "dangling link"])
