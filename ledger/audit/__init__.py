@@ -1,9 +1,24 @@
 """The audit: what the records of a run prove. It reads, it never writes.
 
-`reconcile` checks every rule over all sessions. A rule yields findings; it never raises on bad evidence and never
-stops the others.
+`reconcile` checks every rule over all sessions, `summarize` form and counters of the log and the latest session,
+`verify` every byte, `compare_runs` what two runs do not share. A rule yields findings; it never raises on bad
+evidence and never stops the others.
 """
 
+from ledger.audit.comparison import Comparison, compare_runs
 from ledger.audit.reconciliation import reconcile
+from ledger.audit.rules import RULES, Rule
+from ledger.audit.summary import SessionSummary, Summary, summarize
+from ledger.audit.verification import verify
 
-__all__ = ["reconcile"]
+__all__ = [
+    "RULES",
+    "Comparison",
+    "Rule",
+    "SessionSummary",
+    "Summary",
+    "compare_runs",
+    "reconcile",
+    "summarize",
+    "verify",
+]

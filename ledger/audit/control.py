@@ -211,14 +211,14 @@ def _state_difference(first: StateDigests, other: StateDigests) -> str | None:
 
 
 def _branch_rows(stream: Stream) -> dict[int, Row]:
-    """Return the train events on the current branch by the microbatches at their end."""
+    """Return the train events on the current branch, all of whole windows, by the microbatches at their end."""
     found = {}
     for segment in stream.history.branch():
         track = stream.track_of(segment.session.number)
         if track is None:
             continue
         for index, microbatches in enumerate(track.rows.microbatches):
-            if segment.holds(microbatches):
+            if segment.holds(microbatches) and not track.rows.remainder(index, start=track.start):
                 found[microbatches] = Row(track=track, index=index)
     return found
 

@@ -59,6 +59,8 @@ class RedoneChecker(Checker):
         self, earlier: Track, later: Track, ours: NDArray[Any], theirs: NDArray[Any]
     ) -> None:
         same_window = ~_mask(earlier, later, ours, theirs, "window_start")
+        # An interrupted session may end before the attempt that the other side made of the same microbatches.
+        same_window &= _are_whole(earlier, ours) & _are_whole(later, theirs)
         ours, theirs = ours[same_window], theirs[same_window]
         differing = np.flatnonzero(
             _mask(earlier, later, ours, theirs, "measured")
@@ -125,6 +127,11 @@ def _common(earlier: Track, later: Track) -> tuple[NDArray[Any], NDArray[Any]]:
     theirs = np.frombuffer(later.rows.microbatches, dtype=np.uint64)
     _, first, second = np.intersect1d(ours, theirs, return_indices=True)
     return first, second
+
+
+def _are_whole(track: Track, rows: NDArray[Any]) -> NDArray[Any]:
+    whole = [track.rows.remainder(int(row), start=track.start) == 0 for row in rows]
+    return np.array(whole, dtype=np.bool_)
 
 
 def _mask(

@@ -74,6 +74,11 @@ class TrainRows:
     def __len__(self) -> int:
         return len(self.seq)
 
+    def remainder(self, row: int, *, start: SessionStart) -> int:
+        """Return the microbatches since the last attempt; an interrupted session may end with some."""
+        attempts = self.attempts[row] - start.attempts
+        return self.microbatches[row] - start.microbatches - attempts * start.accumulation
+
     def counters(self, row: int) -> Counters:
         """Return the totals at one row."""
         step, attempts = self.step[row], self.attempts[row]

@@ -1,0 +1,246 @@
+"""`summarize`: what the latest session did, the earlier ones apart, with every window validated on the way."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ledger.audit.reconciliation import (
+    Outcome,
+    audit_stream,
+    counter_checkers,
+    form_checkers,
+    open_stream,
+    outcome,
+    tool_version,
+)
+from ledger.audit.stream import Checker, Stream
+from ledger.audit.subject import find_run
+from ledger.errors import UsageError
+from ledger.records.base import Document, Record
+from ledger.records.documents import Finding, Severity
+from ledger.records.events import (
+    AnyEvent,
+    Checkpoint,
+    Overflow,
+    SessionEnd,
+    SessionStart,
+    Train,
+    UnknownEvent,
+    Validation,
+)
+from ledger.records.fields import Count, Json, Measurement, is_finite
+from ledger.records.parts import Counters
+
+__all__ = ["SessionSummary", "Summary", "summarize"]
+
+
+class SessionSummary(Record):
+    """One session in numbers. Rates are tokens per second."""
+
+    session: int
+    start: str
+    started: str
+    parent: str | None = Field(description="The checkpoint it started from, or null.")
+    status: str = Field(description="As its session_end says; `no end` without one.")
+    reason: str | None
+    first: Counters = Field(description="Totals at its start.")
+    last: Counters = Field(description="Totals on its last line.")
+    updates: Count
+    attempts: Count
+    skipped: Count
+    microbatches: Count
+    tokens: Count
+    loss_first: Measurement | None = Field(description="Mean loss of its first window with an update.")
+    loss_last: Measurement | None
+    grad_norm_last: Measurement | None
+    grad_norm_max: Measurement | None = Field(description="Greatest norm before clipping.")
+    clipped: Count
+    nonfinite: Count = Field(description="Non-finite losses and norms, those of skipped attempts included.")
+    evaluations: list[dict[str, Json]] = Field(
+        description="split, step, loss, complete; the latest of each split."
+    )
+    checkpoints: Count
+    elapsed_seconds: float
+    training_seconds: float = Field(description="Sum of the windows' training seconds.")
+    data_seconds: float = Field(description="Sum of the windows' seconds of waiting for data.")
+    training_tokens_per_second: float | None = Field(description="Tokens by training seconds alone.")
+    wall_clock_tokens_per_second: float | None = Field(
+        description="Tokens by elapsed seconds of this session."
+    )
+
+
+class Summary(Document):
+    """What `ledger summarize --json` prints: the latest session, and the earlier ones apart."""
+
+    SCHEMA: ClassVar[str] = "ledger.summary"
+
+    schema_name: Literal["ledger.summary"] = Field("ledger.summary", alias="schema")
+    version: Literal[1] = 1
+    tool_version: str
+    run_id: str | None
+    name: str | None
+    target_step: int | None
+    is_live: bool = Field(description="Whether a writer holds the run: the log may grow while it is read.")
+    verdict: Literal["passed", "failed", "incomplete"]
+    required_end: int | None = Field(description="The step at which a session_end was required, or null.")
+    latest: SessionSummary | None
+    earlier: list[SessionSummary]
+    findings: list[Finding]
+    finding_counts: dict[Severity, Count]
+
+
+def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None) -> Summary:
+    """Return what the latest session did; form and counters of the whole log are checked (LG1, LG2).
+
+    With `require_end` the latest session must have ended at exactly that step: without an end the verdict is
+    incomplete, at another step it is failed. Nothing is said about checkpoints, data or several sessions
+    together: that is what `reconcile` is for.
+
+    Raises:
+        UsageError: the path is not a run's folder, or the step is negative.
+        InvalidDocumentError, NewerVersionError, UnsafeError, StorageError: as `reconcile`.
+    """
+    if require_end is not None and require_end < 0:
+        raise UsageError(f"step {require_end} is negative", expected="a successful step")
+    stream, _ = open_stream(find_run(run_dir))
+    tally = TallyChecker(stream)
+    audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream), tally])
+    sessions = [entry.summary() for entry in tally.entries]
+    verdict = outcome(stream.findings, is_live=stream.is_live)
+    if verdict == "passed" and not sessions:
+        verdict = "incomplete"
+    if require_end is not None and verdict != "failed":
+        verdict = _judge_end(sessions, require_end, otherwise=verdict)
+    facts = stream.history.facts
+    return Summary(
+        tool_version=tool_version(),
+        run_id=stream.history.run_id,
+        name=None if facts is None else facts.name,
+        target_step=stream.history.target_step(),
+        is_live=stream.is_live,
+        verdict=verdict,
+        required_end=require_end,
+        latest=sessions[-1] if sessions else None,
+        earlier=sessions[:-1],
+        findings=stream.findings.kept,
+        finding_counts=stream.findings.counts,
+    )
+
+
+def _judge_end(sessions: list[SessionSummary], step: int, *, otherwise: Outcome) -> Outcome:
+    if not sessions or sessions[-1].status == "no end":
+        return "incomplete"
+    return otherwise if sessions[-1].last.step == step else "failed"
+
+
+class TallyChecker(Checker):
+    """Adds up each session; it finds nothing."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.entries: list[_Tally] = []
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Open an entry."""
+        self.entries.append(_Tally(event))
+
+    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Add an event to the open entry."""
+        if self.entries:
+            self.entries[-1].add(event)
+
+
+class _Tally:
+    """The running sums of one session."""
+
+    def __init__(self, start: SessionStart) -> None:
+        self.start = start
+        self.last: Counters = start.counters
+        self.elapsed = start.elapsed
+        self.end: SessionEnd | None = None
+        self.seconds = self.data_seconds = 0.0
+        self.window_tokens = 0
+        self.clipped = self.nonfinite = self.checkpoints = 0
+        self.first_loss: Measurement | None = None
+        self.last_train: Train | None = None
+        self.greatest_norm: Measurement | None = None
+        self.evaluations: dict[str, Validation] = {}
+
+    def add(self, event: AnyEvent | UnknownEvent) -> None:
+        """Add one event."""
+        self.last, self.elapsed = event.counters, event.elapsed
+        match event:
+            case Train():
+                self._add_train(event)
+            case Overflow():
+                self._count_nonfinite(event.loss, event.grad_norm)
+            case Validation():
+                self.evaluations[event.split] = event
+            case Checkpoint():
+                self.checkpoints += 1
+            case SessionEnd():
+                self.end = event
+
+    def _add_train(self, event: Train) -> None:
+        self.seconds += event.window.seconds
+        self.data_seconds += event.window.data_seconds
+        self.window_tokens += event.window.tokens
+        self.clipped += event.clipped
+        self._count_nonfinite(event.loss, event.grad_norm)
+        if not event.window.updates:
+            return
+        self.last_train = event
+        if self.first_loss is None:
+            self.first_loss = event.loss
+        norm = event.grad_norm_max
+        if isinstance(norm, float) and not (
+            isinstance(self.greatest_norm, float) and self.greatest_norm > norm
+        ):
+            self.greatest_norm = norm
+
+    def _count_nonfinite(self, *values: Measurement | None) -> None:
+        self.nonfinite += sum(1 for value in values if value is not None and not is_finite(value))
+
+    def summary(self) -> SessionSummary:
+        """Return the entry as it is shown."""
+        first, last = self.start.counters, self.last
+        tokens = max(0, last.tokens_seen - first.tokens_seen)
+        train = self.last_train
+        return SessionSummary(
+            session=self.start.session,
+            start=self.start.start,
+            started=self.start.time,
+            parent=None if self.start.parent is None else self.start.parent.checkpoint,
+            status="no end" if self.end is None else self.end.status,
+            reason=None if self.end is None else self.end.reason,
+            first=first,
+            last=last,
+            updates=max(0, last.step - first.step),
+            attempts=max(0, last.attempts - first.attempts),
+            skipped=max(0, last.skipped - first.skipped),
+            microbatches=max(0, last.microbatches - first.microbatches),
+            tokens=tokens,
+            loss_first=self.first_loss,
+            loss_last=None if train is None else train.loss_last,
+            grad_norm_last=None if train is None else train.grad_norm,
+            grad_norm_max=self.greatest_norm,
+            clipped=self.clipped,
+            nonfinite=self.nonfinite,
+            evaluations=[
+                {"split": split, "step": found.step, "loss": found.loss, "complete": found.complete}
+                for split, found in sorted(self.evaluations.items())
+            ],
+            checkpoints=self.checkpoints,
+            elapsed_seconds=self.elapsed,
+            training_seconds=self.seconds,
+            data_seconds=self.data_seconds,
+            training_tokens_per_second=_rate(self.window_tokens, self.seconds),
+            wall_clock_tokens_per_second=_rate(tokens, self.elapsed),
+        )
+
+
+def _rate(tokens: int, seconds: float) -> float | None:
+    return tokens / seconds if seconds > 0 else None
