@@ -8,7 +8,8 @@ torn tail. What the events mean, and whether a finding is an error, is the audit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -117,7 +118,7 @@ class LogReader:
         self.links = status.st_nlink
         self.identity = FileIdentity(status.st_dev, status.st_ino)
         self.tail: LogTail | None = None
-        self._lines = self._read_lines(run_id)
+        self._lines: Generator[LogLine] = self._read_lines(run_id)
 
     def __iter__(self) -> Iterator[LogLine]:
         """Return the generator behind this reader, so that a loop over a long log saves a call per line."""
@@ -140,11 +141,11 @@ class LogReader:
         if descriptor is not None:
             self._fs.close(descriptor, path=self._path)
 
-    def _read_lines(self, run_id: str | None) -> Iterator[LogLine]:
+    def _read_lines(self, run_id: str | None) -> Generator[LogLine]:
         number, offset = 0, 0
         previous = "" if run_id is None else first_chain(run_id)
-        for lines in self._read_split():
-            for line in lines:
+        with self:
+            for line in itertools.chain.from_iterable(self._read_split()):
                 number += 1
                 if number == 1 and run_id is None:
                     found = _interpret_first(line)
@@ -153,7 +154,6 @@ class LogReader:
                 yield found
                 previous = found.chain
                 offset += found.length
-        self.close()
 
     def _read_split(self) -> Iterator[Sequence[bytes | _LongLine]]:
         """Yield the whole lines of each block without their newlines; at the end, note the tail."""

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from ledger.errors import LedgerError
 from ledger.records.events import Event
 from ledger.records.fields import MAX_FLOAT
+from ledger.storage import log_reader
+from ledger.storage.canonical import sha256_hex
 from ledger.storage.log import EventLog, quarantine_tail, read_log
 from tests.ledger.storage.building import RUN_ID, events, note, session_start, train, write_log
 
@@ -80,6 +82,40 @@ def test_after_every_cut_the_tail_is_quarantined_and_the_log_ends_as_if_never_cu
             for event in events(5)[0 if log.head is None else log.head.seq + 1 :]:
                 log.append(event)
         assert path.read_bytes() == whole
+
+
+@given(
+    st.lists(st.binary(max_size=30) | st.just(b"\n") | st.just(b"x" * 50), max_size=12).map(b"".join),
+    st.integers(1, 20),
+    st.integers(5, 40),
+)
+def test_any_bytes_are_accounted_for_wherever_blocks_end(
+    content: bytes, block_bytes: int, max_line_bytes: int
+):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reader, "_BLOCK_BYTES", block_bytes)
+        patch.setattr(log_reader, "MAX_LINE_BYTES", max_line_bytes)
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(content)
+        reader = read_log(path)
+        lines = list(reader)
+    *expected, torn = content.split(b"\n")
+    assert [line.length for line in lines] == [len(line) + 1 for line in expected]
+    assert [line.offset for line in lines] == [
+        sum(len(line) + 1 for line in expected[:n]) for n in range(len(lines))
+    ]
+    assert all(line.problem is not None for line in lines)
+    found = None if reader.tail is None else (reader.tail.offset, reader.tail.bytes, reader.tail.sha256)
+    assert found == ((len(content) - len(torn), len(torn), sha256_hex(torn)) if torn else None)
+
+
+@given(st.integers(1, 600))
+def test_a_healthy_log_reads_alike_wherever_blocks_end(whole: bytes, block_bytes: int):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reader, "_BLOCK_BYTES", block_bytes)
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(whole)
+        assert [line.event for line in read_log(path)] == events(5)
 
 
 def first_damage(path: Path) -> int | None:

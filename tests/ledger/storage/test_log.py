@@ -9,6 +9,7 @@ import pytest
 from ledger.errors import (
     EvidenceMissingError,
     InvalidDocumentError,
+    NewerVersionError,
     StorageError,
     UnsafeError,
     UsageError,
@@ -16,6 +17,7 @@ from ledger.errors import (
 )
 from ledger.records.events import encode_event
 from ledger.records.parts import LogPosition
+from ledger.storage.chain import chain_line, first_chain
 from ledger.storage.log import EventLog, read_log
 from tests.ledger.storage.building import (
     RUN_ID,
@@ -124,6 +126,29 @@ def test_a_damaged_log_is_not_continued(path: Path):
     data[data.index(b"a note")] ^= 1
     path.write_bytes(data)
     with pytest.raises(VerificationError, match=r"line 4 \(byte [0-9,]+\): the log is damaged"):
+        EventLog.open_for_append(path)
+
+
+def test_a_gap_in_seq_under_a_valid_chain_is_damage(path: Path):
+    first, chain = chain_line(first_chain(RUN_ID), encode_event(session_start()))
+    second, _ = chain_line(chain, encode_event(note(2)))
+    path.write_bytes(first + second)
+    assert [line.problem for line in read_log(path)] == [None, None]
+    with pytest.raises(VerificationError, match="its seq is 2 where 1 belongs"):
+        EventLog.open_for_append(path)
+
+
+def test_a_log_that_begins_without_a_session_start_is_damage(path: Path):
+    path.write_bytes(chain_line(first_chain(RUN_ID), encode_event(note(0)))[0])
+    for run_id in (None, RUN_ID):
+        with pytest.raises(VerificationError, match="does not begin with a session_start"):
+            EventLog.open_for_append(path, run_id)
+
+
+def test_a_newer_log_is_told_from_a_damaged_one(path: Path):
+    body = encode_event(session_start()).replace(b'"log_version":1', b'"log_version":2')
+    path.write_bytes(chain_line(first_chain(RUN_ID), body)[0])
+    with pytest.raises(NewerVersionError, match="log version 2"):
         EventLog.open_for_append(path)
 
 

@@ -229,6 +229,22 @@ def test_a_log_that_shrinks_while_it_is_read_is_no_damage(path: Path):
         list(reader)
 
 
+def test_the_file_is_closed_at_the_end_and_when_reading_is_given_up(path: Path, lines: list[bytes]):
+    path.write_bytes(b"".join(lines))
+    reader = read_log(path)
+    list(reader)
+    assert reader._descriptor is None
+    given_up = read_log(path)
+    for _ in given_up:
+        break
+    given_up._lines.close()
+    assert given_up._descriptor is None
+    with read_log(path) as unread:
+        pass
+    with pytest.raises(ValueError, match="closed before it was read"):
+        list(unread)
+
+
 def test_memory_stays_bounded_whatever_a_line_holds(path: Path):
     with path.open("wb") as file:
         file.truncate(200 << 20)
