@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +30,7 @@ class LeafDifference:
     leaf_class: LeafClass
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.before!r} -> {self.after!r}"
+        return f"{self.field}: {json.dumps(self.before)} -> {json.dumps(self.after)}"
 
 
 def leaf_values(recipe: Recipe) -> dict[str, Json]:

@@ -6,6 +6,7 @@ the name. A crash at any point leaves a temporary folder or a complete checkpoin
 
 from __future__ import annotations
 
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +85,11 @@ def commit_checkpoint(folder: Path, captured: Captured, *, fs: FileSystem) -> Co
 def discard_checkpoint_folder(folder: Path, *, fs: FileSystem) -> None:
     """Remove a temporary folder whose checkpoint will not be; what cannot be removed stays, under its own name."""
     with suppress(StorageError):
-        for name in fs.list_directory(folder):
-            fs.unlink(folder / name)
+        for path in [folder / name for name in fs.list_directory(folder)]:
+            if stat.S_ISDIR(fs.stat(path).st_mode):
+                discard_checkpoint_folder(path, fs=fs)
+            else:
+                fs.unlink(path)
         fs.rmdir(folder)
 
 

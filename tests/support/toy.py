@@ -225,6 +225,22 @@ def train(recorder: RunRecorder, loop: ToyLoop, before: Before = _nothing) -> No
     recorder.end()
 
 
+def record(
+    run_dir: Path,
+    body: Callable[[RunRecorder, ToyLoop], object],
+    *,
+    settings: ToySettings | None = None,
+    start: Start = "fresh",
+    clock: Clock | None = None,
+    fs: FileSystem = OS,
+) -> None:
+    """Start a session, do `body` in it, and leave it as that leaves it."""
+    loop = ToyLoop(settings or ToySettings())
+    with RunRecorder(run_dir, clock=clock, fs=fs) as recorder:
+        begin(recorder, loop, start=start)
+        body(recorder, loop)
+
+
 def consume(recorder: RunRecorder, loop: ToyLoop) -> bytes:
     """Draw one microbatch, report it and return its digest."""
     with recorder.phase("data"):
