@@ -38,6 +38,7 @@ _MAX_NUMBER_LENGTH: Final = 400
 
 _SPACE: Final = re.compile(r"[ \t\n]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NONZERO_DIGITS: Final = re.compile(r"-?[0.]*[1-9]")
 _PLAIN_TEXT: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
 _WORD: Final = re.compile(r"[A-Za-z_]+")
@@ -273,15 +274,10 @@ class _Parser:
             raise self._error(
                 f"the number {literal[:40]} is out of range", at=at, expected="one that a double holds"
             )
-        if value == 0 and (literal[0] == "-" or re.search("[1-9]", re.split("[eE]", literal)[0])):
-            problem = (
-                "has a sign that zero does not keep"
-                if float(literal) == 0 and literal[0] == "-"
-                else "becomes 0"
-            )
-            raise self._error(
-                f"{literal[:40]} {problem}", at=at, expected="0, or a number that a double holds"
-            )
+        if value == 0 and _NONZERO_DIGITS.match(literal):
+            raise self._error(f"{literal[:40]} becomes 0", at=at, expected="a number that a double holds")
+        if value == 0 and literal.startswith("-"):
+            raise self._error(f"{literal[:40]} has a sign that zero does not keep", at=at, expected="0")
         return value
 
     def _parse_literal(self, start: str) -> bool | None:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import get_args
 
 from ledger.records.fields import Time
 from ledger.storage.clock import SystemClock
 from ledger.storage.processes import boot_id, hostname, is_process_alive
 
-TIME_PATTERN = next(part.pattern for part in Time.__metadata__ if getattr(part, "pattern", None))
+TIME_PATTERN = next(part.pattern for part in get_args(Time)[1:] if getattr(part, "pattern", None))
 
 
 def test_this_process_lives_and_no_process_has_number_zero_or_less():

@@ -29,6 +29,7 @@ REFUSED = {
     "J13 -Infinity": (b"[-Infinity]", 'the text "-Infinity"'),
     "J14 overflow": (b'{"a":1e400}', "1e400 is out of range"),
     "J14 underflow": (b'{"a":1e-400}', "1e-400 becomes 0"),
+    "J14 negative underflow": (b"[-0.001e-400]", "-0.001e-400 becomes 0"),
     "J16 a long integer": (b'{"a":' + b"9" * 5000 + b"}", "5,000 characters"),
     "J17 beyond 2^53": (
         b'{"a":[0,9007199254740993]}',
