@@ -98,7 +98,7 @@ def parse_document(
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise _explain(error, model, path=path) from error
+        raise _explain(error, model, value, path=path) from error
 
 
 def document_bytes(document: Document) -> bytes:
@@ -164,12 +164,16 @@ def _validate_schema(value: Mapping[str, Any], model: type[Document], *, path: S
         raise InvalidDocumentError(f"the key `{key}` is unknown", path=path, place=f"`{key}`")
 
 
-def _explain(error: ValidationError, model: type[Document], *, path: StrPath | None) -> InvalidDocumentError:
-    """Turn the first of pydantic's complaints into ours and count the others."""
-    first, *others = error.errors(include_url=False, include_input=True)
-    location = first["loc"]
+def _explain(
+    error: ValidationError, model: type[Document], value: object, *, path: StrPath | None
+) -> InvalidDocumentError:
+    """Turn the first of pydantic's complaints into ours and count the other places."""
+    complaints = error.errors(include_url=False, include_input=True)
+    first = complaints[0]
+    location = _real_location(first["loc"], value)
+    others = {_real_location(complaint["loc"], value) for complaint in complaints} - {location}
     place = f"`{'.'.join(str(part) for part in location)}`" if location else None
-    problem, advice = first["msg"], None
+    problem, advice = first["msg"].removeprefix("Value error, "), None
     if first["type"] == "extra_forbidden":
         problem = "the key is unknown"
         near = get_close_matches(str(location[-1]), _known_keys(model, location[:-1]), n=1)
@@ -183,6 +187,20 @@ def _explain(error: ValidationError, model: type[Document], *, path: StrPath | N
     return InvalidDocumentError(
         problem, path=path, place=place, expected=f"what the schema {model.SCHEMA} says", advice=advice
     )
+
+
+def _real_location(location: tuple[int | str, ...], value: object) -> tuple[int | str, ...]:
+    """Leave out what pydantic adds to a place for the members of a union."""
+    real: list[int | str] = []
+    for number, part in enumerate(location, start=1):
+        if isinstance(value, dict) and (part in value or number == len(location)):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        real.append(part)
+    return tuple(real)
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -119,6 +119,13 @@ REFUSED: dict[str, tuple[bytes, type[LedgerError], str]] = {
     "J48 no digits": (changed(data_sha256="x" * 64), InvalidDocumentError, "`data_sha256`"),
     "J48 another algorithm": (changed(data_sha256="md5:" + "a" * 32), InvalidDocumentError, "`data_sha256`"),
     "J48 a newline behind": (changed(data_sha256=DIGEST + "\n"), InvalidDocumentError, "`data_sha256`"),
+    "a text for a measurement": (
+        changed(loss="abc"),
+        InvalidDocumentError,
+        "`loss`: Input should be a valid number",
+    ),
+    "a text for one of many": (changed(metrics={"a": 1, "b": "c"}), InvalidDocumentError, "`metrics.b`: "),
+    "J40 wrong case": (changed(loss="nan"), InvalidDocumentError, "`loss`"),
     "a part's unknown key": (changed(state={"modle": None}), InvalidDocumentError, "`state`"),
     "two faults": (changed(tokens="12", batches="1"), InvalidDocumentError, "(and 1 more)"),
 }
