@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ledger import __version__
 from ledger.audit.recipe import environment_differences
-from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream, tool_version
+from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream
 from ledger.audit.stream import Stream
 from ledger.audit.subject import find_run
 from ledger.audit.summary import SessionSummary, TallyChecker
@@ -68,7 +69,7 @@ def compare_runs(first: str | os.PathLike[str], second: str | os.PathLike[str]) 
     not_compared: dict[str, str] = {}
     recipe = _recipes(one, two, not_compared)
     return Comparison(
-        tool_version=tool_version(),
+        tool_version=__version__,
         runs=[stream.history.run_id or "" for stream in (one, two)],
         is_same_identity=_start(one).identity_sha256 == _start(two).identity_sha256,
         recipe=recipe,
@@ -150,6 +151,8 @@ def _results(one: Stream, two: Stream, first: SessionSummary, second: SessionSum
     ]
     ours = {str(entry["split"]): entry for entry in first.evaluations}
     theirs = {str(entry["split"]): entry for entry in second.evaluations}
-    for split in sorted(ours.keys() | theirs.keys()):
-        pairs.append((f"{split} loss", ours.get(split, {}).get("loss"), theirs.get(split, {}).get("loss")))
+    pairs += [
+        (f"{split} loss", ours.get(split, {}).get("loss"), theirs.get(split, {}).get("loss"))
+        for split in sorted(ours.keys() | theirs.keys())
+    ]
     return [ResultPair(name=name, first=left, second=right) for name, left, right in pairs]

@@ -48,7 +48,13 @@ class Findings:
         if self._per_rule[rule] > self._limit_per_rule or len(self._kept) >= self._limit:
             return
         self._kept.append(
-            Finding(rule=rule, severity=severity, where=where, message=message, evidence=evidence or {})
+            Finding(
+                rule=rule,
+                severity=severity,
+                where=_storable(where),
+                message=_storable(message),
+                evidence=evidence or {},
+            )
         )
 
     def skip(self, rule: str, reason: str) -> None:
@@ -76,3 +82,8 @@ class Findings:
     def kept(self) -> list[Finding]:
         """The findings that were kept, the gravest first, in the order of the rules."""
         return sorted(self._kept, key=lambda found: (SEVERITIES.index(found.severity), found.rule))
+
+
+def _storable(text: str) -> str:
+    """Return text without the lone surrogates that stand for undecodable bytes in a path."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from ledger import __version__
 from ledger.audit.account import account_of, status_of
 from ledger.audit.checkpoints import CheckpointChecker, StrayChecker
 from ledger.audit.completion import CompletionChecker
@@ -33,7 +33,7 @@ from ledger.records.fields import Json
 from ledger.records.layout import LOG
 from ledger.storage.lock import LockState, lock_state
 
-__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile", "tool_version"]
+__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
 
 Outcome = Literal["passed", "failed", "incomplete"]
 
@@ -186,7 +186,7 @@ def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: d
     rules = {rule for checker in checkers for rule in checker.rules} & RULES.keys()
     has_sessions = bool(history.sessions)
     return Verdict(
-        tool_version=tool_version(),
+        tool_version=__version__,
         run_id=history.run_id,
         log_head=stream.head,
         verdict=outcome(findings, is_live=stream.is_live),
@@ -223,11 +223,3 @@ def outcome(findings: Findings, *, is_live: bool) -> Outcome:
     if findings.count("error"):
         return "failed"
     return "incomplete" if findings.count("missing") or is_live else "passed"
-
-
-def tool_version() -> str:
-    """Return the version of the installed distribution."""
-    try:
-        return version("pilot-ledger")
-    except PackageNotFoundError:
-        return "unknown"

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ledger import __version__
 from ledger.audit.reconciliation import (
     Outcome,
     audit_stream,
@@ -14,7 +15,6 @@ from ledger.audit.reconciliation import (
     form_checkers,
     open_stream,
     outcome,
-    tool_version,
 )
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.subject import find_run
@@ -116,7 +116,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
         verdict = _judge_end(sessions, require_end, otherwise=verdict)
     facts = stream.history.facts
     return Summary(
-        tool_version=tool_version(),
+        tool_version=__version__,
         run_id=stream.history.run_id,
         name=None if facts is None else facts.name,
         target_step=stream.history.target_step(),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from ledger import __version__
 from ledger.audit.checkpoints import checkpoint_problems
 from ledger.audit.files import CheckpointFolder, RunFiles
 from ledger.audit.findings import Findings
-from ledger.audit.reconciliation import outcome, reconcile, tool_version
+from ledger.audit.reconciliation import outcome, reconcile
 from ledger.audit.subject import find_run, is_checkpoint, is_dataset, is_run, require_folder
 from ledger.dataset.verify import verify_dataset
 from ledger.errors import InvalidDocumentError, VerificationError
 from ledger.records.documents import Verdict
+from ledger.records.fields import Json
 from ledger.records.layout import MANIFEST
 
 __all__ = ["verify"]
@@ -73,10 +76,10 @@ def _check(files: RunFiles, checkpoint: CheckpointFolder, findings: Findings) ->
             findings.add("LG406", "is not listed in the checkpoint's manifest", where=name)
 
 
-def _verdict(findings: Findings, *, checked: list[str], what: str, account: dict[str, object]) -> Verdict:
+def _verdict(findings: Findings, *, checked: list[str], what: str, account: Mapping[str, Json]) -> Verdict:
     verdict = outcome(findings, is_live=False)
     return Verdict(
-        tool_version=tool_version(),
+        tool_version=__version__,
         run_id=None,
         log_head=None,
         verdict=verdict,

@@ -1,0 +1,27 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+__all__ = ["AsJson", "DataPath", "RunPath", "whole_number"]
+
+# Text and not Path, which would take "" for the current folder.
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+DataPath = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="Where the dataset lies, if not where the recipe says."),
+]
+
+
+def whole_number(text: str | int) -> int:
+    """Return a whole number written in plain digits; `int` would also take `1_000` and full-width digits."""
+    if isinstance(text, int):
+        return text
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise typer.BadParameter(f"{text!r} is not a whole number")
+    return int(text)

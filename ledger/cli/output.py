@@ -1,0 +1,62 @@
+"""Printing results: styled on a terminal, plain elsewhere, harmless in every encoding."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ledger.cli.screen import harmless
+from ledger.records.base import Document
+from ledger.records.documents import Verdict
+from ledger.records.fields import Json
+from ledger.report.lines import Line
+
+__all__ = ["EXIT_CODES", "print_document", "print_json", "print_lines", "verdict_exit", "warn_about_link"]
+
+EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
+"""Verdict to exit code."""
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines to standard output; a terminal wraps them itself, so that no width can break them."""
+    _survive_encoding()
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    for line in lines:
+        console.print(Text(harmless(line.text), style=line.style))
+
+
+def print_json(value: Json) -> None:
+    """Print a JSON value in ASCII, so that nothing in it can steer a terminal."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_document(document: Document) -> None:
+    """Print a document as JSON."""
+    print_json(document.model_dump(mode="json", by_alias=True))
+
+
+def verdict_exit(verdict: Verdict) -> typer.Exit:
+    """Return the exit that a verdict stands for."""
+    return typer.Exit(EXIT_CODES[verdict.verdict])
+
+
+def warn_about_link(path: Path) -> None:
+    """Say on standard error where a path leads that is a symbolic link."""
+    if path.is_symlink():
+        text = f"warning: {path} is a link to {path.resolve()}\n"
+        encoding = sys.stderr.encoding or "ascii"
+        sys.stderr.write(harmless(text.rstrip()).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def _survive_encoding() -> None:
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")

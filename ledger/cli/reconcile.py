@@ -1,0 +1,47 @@
+"""`ledger reconcile RUN`: every rule over all sessions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ledger.audit import reconcile
+from ledger.cli.options import AsJson, DataPath, RunPath
+from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
+from ledger.cli.screen import harmless
+from ledger.maintain import write_verdict
+from ledger.report.verdict import verdict_lines
+
+__all__ = ["command"]
+
+
+def command(
+    run: RunPath,
+    *,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            "--control", metavar="RUN", help="An uninterrupted run of the same recipe to compare with."
+        ),
+    ] = None,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read every byte of checkpoints and dataset.")
+    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write verdict.json into the run.")] = False,
+    data: DataPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every rule over all sessions and say what may be claimed: passed, failed or incomplete."""
+    verdict = reconcile(run, control=control, rehash=rehash, data=data)
+    warn_about_link(Path(run))
+    if write:
+        written = write_verdict(run, verdict)
+        sys.stderr.write(f"wrote {ascii(str(written))[1:-1]}\n")
+    if as_json:
+        print_document(verdict)
+    else:
+        print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}"))
+    raise verdict_exit(verdict)

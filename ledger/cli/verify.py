@@ -1,0 +1,32 @@
+"""`ledger verify PATH`: every byte against its digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ledger.audit import verify
+from ledger.cli.options import AsJson, DataPath
+from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
+from ledger.report.verdict import verdict_lines
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A run, a dataset or a checkpoint.")],
+    *,
+    data: DataPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rehash every byte of a run (with its checkpoints and dataset), of a dataset, or of a checkpoint."""
+    verdict = verify(path, data=data)
+    warn_about_link(Path(path))
+    if as_json:
+        print_document(verdict)
+    else:
+        kind = str(verdict.account.get("kind", "run"))
+        print_lines(verdict_lines(verdict, title=f"{kind} {path}"))
+    raise verdict_exit(verdict)

@@ -1,0 +1,116 @@
+"""A summary and a comparison as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledger.audit import Comparison, SessionSummary, Summary
+from ledger.report.lines import Line, blank, heading, number, seconds, table
+from ledger.report.verdict import STYLES, finding_lines
+
+__all__ = ["comparison_lines", "summary_lines"]
+
+
+def summary_lines(summary: Summary) -> Iterator[Line]:
+    """Yield the lines of a report on the latest session, and one line for each earlier one."""
+    name = summary.name or "run"
+    yield Line(
+        f"{name} {summary.run_id or ''}".rstrip() + f": {summary.verdict.upper()}", STYLES[summary.verdict]
+    )
+    if summary.is_live:
+        yield Line("a writer holds the run: this is how far its log had come")
+    if summary.required_end is not None:
+        yield Line(f"required: a session_end at step {summary.required_end}")
+    latest = summary.latest
+    if latest is None:
+        yield Line("the log tells of no session")
+    else:
+        yield blank()
+        yield heading(f"latest session, number {latest.session}")
+        yield from table(_rows(latest, summary.target_step))
+    if summary.earlier:
+        yield blank()
+        yield heading("earlier sessions")
+        yield from table([_earlier_row(session) for session in summary.earlier])
+    yield from finding_lines(summary.findings, summary.finding_counts)
+
+
+def _rows(session: SessionSummary, target: int | None) -> list[list[str]]:
+    rows = [
+        [
+            "started",
+            f"{session.started}, {session.start}" + (f" from {session.parent}" if session.parent else ""),
+        ],
+        ["ended", session.status + (f": {session.reason}" if session.reason else "")],
+        ["step", f"{session.first.step} to {session.last.step}, target {number(target)}"],
+        ["updates", f"{session.updates} of {session.attempts} attempts, {session.skipped} skipped"],
+        ["tokens", f"{number(session.tokens)} in {number(session.microbatches)} microbatches"],
+        ["loss", f"{number(session.loss_first)} first, {number(session.loss_last)} last"],
+        ["grad norm", f"{number(session.grad_norm_last)} last, {number(session.grad_norm_max)} greatest"],
+        ["clipped", f"{session.clipped} updates; non-finite measurements: {session.nonfinite}"],
+    ]
+    rows += [
+        [
+            "evaluation",
+            f"{entry['split']} loss {number(entry['loss'])} at step {entry['step']}"
+            + ("" if entry["complete"] else " (a subset)"),
+        ]
+        for entry in session.evaluations
+    ]
+    return [
+        *rows,
+        ["checkpoints", str(session.checkpoints)],
+        ["training only", _rate(session.training_tokens_per_second, session.training_seconds)],
+        ["wall clock", _rate(session.wall_clock_tokens_per_second, session.elapsed_seconds)],
+        ["data wait", seconds(session.data_seconds)],
+    ]
+
+
+def _rate(rate: float | None, spent: float) -> str:
+    return "-" if rate is None else f"{rate:,.0f} tokens/s over {seconds(spent)}"
+
+
+def _earlier_row(session: SessionSummary) -> list[str]:
+    return [
+        str(session.session),
+        session.start,
+        f"step {session.first.step} to {session.last.step}",
+        session.status,
+        f"{number(session.tokens)} tokens",
+        seconds(session.elapsed_seconds),
+    ]
+
+
+def comparison_lines(comparison: Comparison) -> Iterator[Line]:
+    """Yield the lines of a report on two runs, what defines the experiment first."""
+    first, second = comparison.runs
+    yield heading(f"{first} against {second}")
+    same = "the same experiment" if comparison.is_same_identity else "different experiments"
+    yield Line(f"identity: {same}", "" if comparison.is_same_identity else "bold yellow")
+    for leaf_class in ("identity", "operational", "volatile"):
+        leaves = [leaf for leaf in comparison.recipe if leaf.leaf_class == leaf_class]
+        if leaves:
+            yield blank()
+            yield heading(f"recipe, {leaf_class}")
+            yield from table([[leaf.field, repr(leaf.first), "->", repr(leaf.second)] for leaf in leaves])
+    for name, pairs in (("data", comparison.data), ("results", comparison.results)):
+        if pairs:
+            yield blank()
+            yield heading(name)
+            yield from table(
+                [
+                    [
+                        pair.name,
+                        number(pair.first),
+                        number(pair.second),
+                        "" if pair.first == pair.second else "*",
+                    ]
+                    for pair in pairs
+                ]
+            )
+    if comparison.environment:
+        yield blank()
+        yield heading("environment")
+        yield from (Line(f"  {change}") for change in comparison.environment)
+    for what, why in comparison.not_compared.items():
+        yield Line(f"not compared: {what}: {why}", "bold yellow")

@@ -1,0 +1,118 @@
+"""A verdict as text: what may be said, the findings by rule with the gravest first, then what was not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from ledger.records.documents import Finding, Severity, Verdict
+from ledger.records.parts import Counters
+from ledger.report.lines import Line, blank, heading, number, seconds, table
+
+__all__ = ["finding_lines", "verdict_lines"]
+
+SHOWN_PER_RULE: Final = 5
+STYLES: Final[dict[str, str]] = {
+    "error": "bold red",
+    "missing": "bold yellow",
+    "warning": "yellow",
+    "hint": "cyan",
+    "failed": "bold red",
+    "incomplete": "bold yellow",
+    "passed": "bold green",
+}
+
+
+def verdict_lines(verdict: Verdict, *, title: str) -> Iterator[Line]:
+    """Yield the lines of a report on a verdict."""
+    yield Line(f"{title}: {verdict.verdict.upper()}", STYLES[verdict.verdict])
+    evidence = verdict.account.get("status_evidence")
+    yield Line(f"status: {verdict.status}" + (f" ({evidence})" if evidence else ""))
+    yield from _account_lines(verdict)
+    yield from finding_lines(verdict.findings, verdict.finding_counts)
+    yield from _unchecked_lines(verdict)
+
+
+def finding_lines(findings: list[Finding], counts: dict[Severity, int]) -> Iterator[Line]:
+    """Yield findings grouped by rule, a few of each, and their exact number."""
+    total = sum(counts.values())
+    if not total:
+        return
+    yield blank()
+    yield heading("findings: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    for (severity, rule), group in groupby(findings, key=lambda found: (found.severity, found.rule)):
+        members = list(group)
+        for found in members[:SHOWN_PER_RULE]:
+            yield Line(f"  {severity} {rule} {found.where}", STYLES[severity])
+            yield Line(f"      {found.message}")
+        if len(members) > SHOWN_PER_RULE:
+            yield Line(f"      … and {len(members) - SHOWN_PER_RULE} more of {rule}")
+    if total > len(findings):
+        yield Line(f"  {total - len(findings)} more were counted and not kept")
+    rules = sorted({found.rule for found in findings if found.severity != "hint"})
+    if rules:
+        yield Line(f"  what they mean: ledger explain {rules[0]}")
+
+
+def _account_lines(verdict: Verdict) -> Iterator[Line]:
+    sessions: list[dict[str, Any]] = verdict.account.get("sessions") or []
+    if sessions:
+        yield blank()
+        yield heading("sessions")
+        yield from table([_session_row(session) for session in sessions])
+    if verdict.branch is not None and verdict.spent is not None:
+        yield blank()
+        yield Line("branch: " + _totals(verdict.branch))
+        yield Line("spent:  " + _totals(verdict.spent) + _uncertainty(verdict))
+    coverage: dict[str, dict[str, int | None]] = verdict.account.get("coverage") or {}
+    for source, found in coverage.items():
+        share = f" of {number(found['epoch_tokens'])}" if found["epoch_tokens"] else ""
+        yield Line(
+            f"data:   {source}: {number(found['positions_processed'])} positions processed, "
+            f"{number(found['distinct_tokens'])}{share} tokens distinct, epoch {found['epochs']}"
+        )
+    equivalence: dict[str, str] = verdict.account.get("equivalence") or {}
+    if equivalence:
+        names = {"LG801": "start", "LG802": "data", "LG803": "loss, norm, rate", "LG804": "parameters"}
+        yield Line(
+            "control: " + ", ".join(f"{names.get(rule, rule)} {how}" for rule, how in equivalence.items())
+        )
+
+
+def _session_row(session: dict[str, Any]) -> list[str]:
+    branch = session["on_branch_up_to_step"]
+    place = "superseded" if branch is None else f"on the branch up to step {branch}"
+    return [
+        str(session["session"]),
+        session["start"],
+        f"step {session['first_step']} to {session['last_step']}",
+        session["status"],
+        f"{number(session['work']['tokens_seen'])} tokens",
+        seconds(session["elapsed_seconds"]),
+        place,
+    ]
+
+
+def _totals(counters: Counters) -> str:
+    return (
+        f"{number(counters.step)} updates, {number(counters.skipped)} skipped, "
+        f"{number(counters.microbatches)} microbatches, {number(counters.tokens_seen)} tokens"
+    )
+
+
+def _uncertainty(verdict: Verdict) -> str:
+    unclean = verdict.account.get("unclean_sessions") or []
+    if not unclean:
+        return ""
+    most = (verdict.account.get("spent_at_most") or {}).get("tokens_seen")
+    bound = "an unknown number" if most is None else number(most)
+    return f" at least, {bound} tokens at most (unlogged work of session {', '.join(map(str, unclean))})"
+
+
+def _unchecked_lines(verdict: Verdict) -> Iterator[Line]:
+    for name, reasons in (("not checked", verdict.not_checked), ("not applicable", verdict.not_applicable)):
+        if reasons:
+            yield blank()
+            yield heading(name)
+            yield from (Line(f"  {rule}: {reason}", "dim") for rule, reason in reasons.items())
