@@ -8,18 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.dataset.digest import microbatch_digest, share_digest
-from ledger.dataset.manifest import Split
 from ledger.dataset.order import START, Geometry, ReadingOrder
 from ledger.errors import RefusedError
 from ledger.records.parts import Cursor, Position
 
-__all__ = ["EvaluationBatch", "Microbatch", "SequentialReader", "evaluation_batches", "microbatch_at"]
+__all__ = [
+    "EvaluationBatch",
+    "Microbatch",
+    "SequentialReader",
+    "TokenStream",
+    "evaluation_batches",
+    "microbatch_at",
+]
+
+
+class TokenStream(Protocol):
+    """What is read: `ledger.dataset.manifest.Split`, or anything that reads as it does."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the stream."""
+
+    def read(self, start: int, *, count: int) -> NDArray[Any]:
+        """Return tokens `start` to `start + count` in their stored type."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,7 @@ class Microbatch:
         return self.sequences[rank * rows : (rank + 1) * rows]
 
 
-def microbatch_at(split: Split, *, source: str, order: ReadingOrder, position: Position) -> Microbatch:
+def microbatch_at(split: TokenStream, *, source: str, order: ReadingOrder, position: Position) -> Microbatch:
     """Return the microbatch that begins at `position` of `split`.
 
     Raises:
@@ -78,7 +95,7 @@ class SequentialReader:
 
     def __init__(
         self,
-        split: Split,
+        split: TokenStream,
         *,
         source: str,
         geometry: Geometry,
@@ -152,7 +169,7 @@ class EvaluationBatch:
 
 
 def evaluation_batches(
-    split: Split, *, micro_batch: int, sequence: int, batches: int | None = None
+    split: TokenStream, *, micro_batch: int, sequence: int, batches: int | None = None
 ) -> Iterator[EvaluationBatch]:
     """Yield a split from its start, once: `batches` whole batches, or every target position of it.
 
@@ -173,7 +190,7 @@ def evaluation_batches(
         yield _evaluation_batch(split, start=start + rows * sequence, rows=1, length=rest)
 
 
-def _evaluation_batch(split: Split, *, start: int, rows: int, length: int) -> EvaluationBatch:
+def _evaluation_batch(split: TokenStream, *, start: int, rows: int, length: int) -> EvaluationBatch:
     stream = split.read(start, count=rows * length + 1)
     return EvaluationBatch(_overlapping(stream, rows=rows, length=length))
 

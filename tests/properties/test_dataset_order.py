@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ledger.dataset.order import Geometry, ReadingOrder
 from ledger.dataset.reader import SequentialReader
@@ -18,13 +20,15 @@ from ledger.records.parts import Position
 class Stream:
     """A split in memory."""
 
-    name = "train"
-
     def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
+        self._tokens = tokens
         self._stream = (np.arange(tokens, dtype=np.uint64) * 2_654_435_761 % 60_000).astype(np.uint16)
 
-    def read(self, start: int, *, count: int):
+    @property
+    def tokens(self) -> int:
+        return self._tokens
+
+    def read(self, start: int, *, count: int) -> NDArray[Any]:
         assert start >= 0
         assert start + count <= self.tokens
         return self._stream[start : start + count]
@@ -40,9 +44,8 @@ def orders(draw):
 
 
 def reader(order: ReadingOrder, position: Position = Position(0, 0)) -> SequentialReader:  # noqa: B008 - immutable
-    stream = Stream(order.source_tokens)
     return SequentialReader(
-        stream,  # type: ignore[arg-type] - it reads as a split does
+        Stream(order.source_tokens),
         source="train",
         geometry=order.geometry,
         repeat=order.repeat,

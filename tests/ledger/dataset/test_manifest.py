@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from ledger.dataset.npy import array_bytes
 from ledger.errors import (
     EvidenceMissingError,
     InvalidDocumentError,
+    LedgerError,
     NewerVersionError,
     UnsafeError,
     UsageError,
@@ -35,11 +39,11 @@ def edit(dataset, change) -> None:
     path.write_text(json.dumps(value))
 
 
-def shard(value, index=0):
+def shard(value: Any, index: int = 0) -> Any:
     return value["splits"]["train"]["shards"][index]
 
 
-EDITS = {
+EDITS: dict[str, tuple[Callable[[Any], object], type[LedgerError]]] = {
     "D02 no shards": (lambda v: v["splits"]["train"].update(shards=[]), INV),
     "D02 no splits": (lambda v: v.update(splits={}), INV),
     "D04 the same name": (lambda v: shard(v, 1).update(file=shard(v)["file"]), INV),
@@ -103,19 +107,29 @@ def test_an_edited_manifest_has_its_verdict(name, dataset):
     assert type(caught.value) is verdict
 
 
-def replace_by_link(path):
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_link(path: Path) -> None:
     target = path.with_name("elsewhere")
     path.rename(target)
     path.symlink_to(target)
 
 
-FILES = {
+FILES: dict[str, tuple[Callable[[Path], object], type[LedgerError]]] = {
     "missing": (lambda p: p.unlink(), MISS),
     "D17 one byte short": (lambda p: os.truncate(p, p.stat().st_size - 1), COR),
     "D17 one byte long": (lambda p: p.write_bytes(p.read_bytes() + b"\0"), COR),
     "D12 link": (replace_by_link, REF),
-    "D14 pipe": (lambda p: (p.unlink(), os.mkfifo(p)), REF),
-    "D14 folder": (lambda p: (p.unlink(), p.mkdir()), REF),
+    "D14 pipe": (replace_by_pipe, REF),
+    "D14 folder": (replace_by_folder, REF),
     "D20 another type": (
         lambda p: p.write_bytes(array_bytes(np.zeros(50, dtype=np.uint32), dtype="uint32")),
         COR,

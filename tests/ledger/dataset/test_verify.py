@@ -92,7 +92,7 @@ def test_changed_times_and_modes_are_no_damage(dataset):
 
 
 def test_progress_counts_every_byte(dataset):
-    counted = []
+    counted: list[int] = []
     verify_dataset(dataset.directory, progress=counted.append, workers=1)
     assert sum(counted) == sum((dataset.directory / name).stat().st_size for name in files(dataset))
 

@@ -1,0 +1,112 @@
+"""The command line: results on stdout, one sentence on stderr, an exit code for each kind of error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep.config import PreparationConfig
+from ledger.config import load_config
+from tests.data_prep.corpus import overrides, texts, write_jsonl
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "data" / "python-docs.yaml"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_jsonl(tmp_path / "corpus.jsonl", texts(60))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "data_prep", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def settings(source: Path, **changed) -> list[str]:
+    given = [part for text in overrides(source, **changed) for part in ("--set", text)]
+    return ["--config", str(CONFIG), "--set", "source.kind=jsonl", *given]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs" / "data").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_every_shipped_configuration_loads(path):
+    load_config([path], [], model=PreparationConfig)
+
+
+def test_prepare_then_reuse_then_refuse(source, tmp_path):
+    output = str(tmp_path / "data")
+    first = run("prepare", *settings(source), "--output", output, "--json")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert json.loads(first.stdout)["outcome"] == "prepared"
+    again = run("prepare", *settings(source), "--output", output)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "verified and reused" in again.stdout
+    other = run("prepare", *settings(source, shuffle__seed=9), "--output", output)
+    assert other.returncode == 1
+    assert other.stdout == ""
+    assert other.stderr.startswith("error: ")
+    assert "preparation.shuffle.seed (there 0, asked for 9)" in other.stderr
+
+
+def test_damage_names_the_file_and_the_folder_to_remove(source, tmp_path):
+    output = tmp_path / "data"
+    run("prepare", *settings(source), "--output", str(output))
+    path = output / "validation-00000.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    found = run("prepare", *settings(source), "--output", str(output))
+    assert found.returncode == 1
+    assert str(path) in found.stderr
+    assert f"remove {output}" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_resolve_prints_everything_that_decides_the_dataset(source):
+    found = run("resolve", *settings(source), "--json")
+    assert found.returncode == 0
+    value = json.loads(found.stdout)
+    assert value["config"]["shuffle"] == {"seed": 0, "buffer": 20}
+    assert value["classes"]["shuffle.seed"] == "identity"
+    assert value["inputs"]["files"][0]["name"] == "corpus.jsonl"
+    assert value["parts"] == {"algorithm": 1}
+
+
+def test_a_resolved_configuration_loads_on_its_own(source, tmp_path):
+    (tmp_path / "resolved.yaml").write_text(run("resolve", *settings(source)).stdout)
+    again = run("resolve", "--config", str(tmp_path / "resolved.yaml"))
+    assert again.stdout == (tmp_path / "resolved.yaml").read_text()
+
+
+ERRORS = {
+    "an unknown key": (["--set", "shufle.seed=1"], 2, "shuffle"),
+    "a value out of range": (["--set", "shuffle.buffer=0"], 2, "shuffle.buffer"),
+    "an absent file": (["--set", 'source.files=["absent.jsonl"]'], 3, "absent.jsonl"),
+    "an unknown column": (["--set", "source.column=body"], 1, "'body'"),
+    "too little text": (["--set", "train_tokens=100000000"], 3, "ran out"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_is_one_sentence_and_a_code(name, source, tmp_path):
+    arguments, code, message = ERRORS[name]
+    found = run("prepare", *settings(source), *arguments, "--output", str(tmp_path / "data"))
+    assert found.returncode == code
+    assert message in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("arguments", [["prepare"], ["unknown"], ["prepare", "--no-such-flag"]])
+def test_misuse_is_code_2(arguments):
+    assert run(*arguments).returncode == 2
+
+
+def test_help_answers():
+    found = run("prepare", "--help")
+    assert found.returncode == 0
+    assert "--output" in found.stdout

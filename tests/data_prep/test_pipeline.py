@@ -1,0 +1,295 @@
+"""Preparation from end to end: what is stored, what is reused, what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from data_prep.config import PreparationConfig
+from data_prep.pipeline import prepare
+from data_prep.progress import Quiet
+from data_prep.split import Splitter
+from ledger.config import load_config
+from ledger.dataset.manifest import open_dataset
+from ledger.dataset.verify import check_tokens, verify_dataset
+from ledger.errors import (
+    EvidenceMissingError,
+    InvalidDocumentError,
+    RefusedError,
+    UsageError,
+    VerificationError,
+)
+from tests.data_prep.corpus import EOS, configure, texts, write_jsonl
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_jsonl(tmp_path / "corpus.jsonl", texts(120))
+
+
+def stored(directory: Path, split: str) -> list[str]:
+    """Decode every document of a split."""
+    dataset = open_dataset(directory)
+    library = importlib.import_module("tokenizers")
+    tokenizer = library.Tokenizer.from_file(str(dataset.tokenizer_path))
+    reader = dataset.split(split)
+    ends = [0, *reader.document_ends().astype(int).tolist()]
+    stream = reader.read(0, count=reader.tokens).tolist()
+    documents = [stream[start:end] for start, end in pairwise(ends)]
+    assert all(ids[-1] == dataset.manifest.tokenizer.eos_id for ids in documents)
+    return [tokenizer.decode(ids[:-1], skip_special_tokens=False) for ids in documents]
+
+
+def expected(split: str, count: int = 120) -> list[str]:
+    splitter = Splitter(key="ledger", validation_fraction=0.2)
+    return [text for text in texts(count) if text and splitter.assign(text.encode()) == split]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "preparation.json"}
+
+
+def test_every_document_is_stored_exactly_once_in_its_split(source, tmp_path):
+    prepared = prepare(configure(source), output=tmp_path / "data")
+    train, validation = stored(tmp_path / "data", "train"), stored(tmp_path / "data", "validation")
+    assert validation == expected("validation")
+    assert sorted(train) == sorted(expected("train"))
+    assert train != expected("train")
+    assert prepared.outcome == "prepared"
+    assert prepared.manifest.left_out == {"empty": 1}
+    assert any(EOS in text for text in train + validation)
+
+
+def test_a_prepared_dataset_verifies_and_its_totals_are_right(source, tmp_path):
+    prepared = prepare(configure(source), output=tmp_path / "data")
+    assert verify_dataset(tmp_path / "data").problems == ()
+    assert not list(check_tokens(tmp_path / "data"))
+    for name, split in prepared.manifest.splits.items():
+        assert split.bytes == sum(len(text.encode()) for text in expected(name))
+        assert len(split.shards) > 1
+
+
+def test_the_bytes_depend_on_nothing_but_the_configuration(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "one")
+    moved = source.rename(tmp_path / "elsewhere.jsonl")
+    (tmp_path / "deep").mkdir()
+    final = moved.rename(tmp_path / "deep" / "corpus.jsonl")
+    prepare(configure(final), output=tmp_path / "two")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1_000])
+def test_the_bytes_do_not_depend_on_how_many_documents_are_tokenized_at_once(
+    batch, source, tmp_path, monkeypatch
+):
+    prepare(configure(source, train_tokens=1_500), output=tmp_path / "one")
+    monkeypatch.setattr("data_prep.stream._BATCH_DOCUMENTS", batch)
+    prepare(configure(source, train_tokens=1_500), output=tmp_path / "two")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+def test_compression_of_the_input_changes_its_identity_alone(source, tmp_path):
+    (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(source.read_bytes(), mtime=0))
+    one = prepare(configure(source), output=tmp_path / "one").manifest
+    two = prepare(configure(tmp_path / "corpus.jsonl.gz"), output=tmp_path / "two").manifest
+    assert one.splits == two.splits
+    assert one.source != two.source
+
+
+def test_the_shard_size_changes_no_token(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "one")
+    prepare(configure(source, shard_tokens=77), output=tmp_path / "two")
+    assert stored(tmp_path / "one", "train") == stored(tmp_path / "two", "train")
+
+
+def test_exact_duplicates_stay_together(tmp_path):
+    source = write_jsonl(tmp_path / "corpus.jsonl", texts(60) * 3)
+    prepare(configure(source), output=tmp_path / "data")
+    train, validation = stored(tmp_path / "data", "train"), stored(tmp_path / "data", "validation")
+    assert not set(train) & set(validation)
+    assert len(train) + len(validation) == 3 * 64
+
+
+def test_train_tokens_stops_after_the_document_that_reaches_it(source, tmp_path):
+    whole = prepare(configure(source), output=tmp_path / "whole").manifest
+    part = prepare(configure(source, train_tokens=1_000), output=tmp_path / "part").manifest
+    assert whole.splits["train"].tokens > part.splits["train"].tokens >= 1_000
+    documents = stored(tmp_path / "part", "train")
+    assert documents == stored(tmp_path / "whole", "train")[: len(documents)]
+    reader = open_dataset(tmp_path / "part").split("train")
+    assert reader.document_ends()[-2] < 1_000
+    assert part.preparation.validation_tokens == 250
+    assert whole.splits["validation"].tokens > part.splits["validation"].tokens >= 250
+
+
+def test_a_source_that_runs_out_says_so(source, tmp_path):
+    with pytest.raises(EvidenceMissingError, match=r"ran out after .* train tokens"):
+        prepare(configure(source, train_tokens=10**6), output=tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+    accepted = configure(source, train_tokens=10**6, if_short="accept")
+    assert prepare(accepted, output=tmp_path / "data").manifest.splits["train"].tokens < 10**6
+
+
+def test_a_fraction_of_nothing_makes_no_validation(source, tmp_path):
+    prepared = prepare(configure(source, split__validation_fraction=0), output=tmp_path / "data")
+    assert set(prepared.manifest.splits) == {"train"}
+
+
+def test_a_split_without_a_document_is_an_error(tmp_path):
+    source = write_jsonl(tmp_path / "corpus.jsonl", ["only one"])
+    with pytest.raises(EvidenceMissingError, match="fell into"):
+        prepare(configure(source), output=tmp_path / "data")
+
+
+def test_again_verifies_and_reuses(source, tmp_path):
+    first = prepare(configure(source), output=tmp_path / "data")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
+    again = prepare(configure(source), output=tmp_path / "data")
+    assert (again.outcome, again.metadata_sha256) == ("reused", first.metadata_sha256)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()} == before
+
+
+CHANGES = {
+    "shuffle__seed": (5, "preparation.shuffle.seed (there 0, asked for 5)"),
+    "shuffle__buffer": (7, "preparation.shuffle.buffer"),
+    "split__key": ("other", "preparation.split.key (there 'ledger', asked for 'other')"),
+    "split__validation_fraction": (0.3, "preparation.split.validation_fraction"),
+    "tokenizer__vocabulary": (301, "tokenizer.training.vocabulary"),
+    "tokenizer__sample_bytes": (99, "tokenizer.training.sample_bytes"),
+    "tokenizer__eos_token": ("<eos>", "tokenizer.eos_token"),
+    "train_tokens": (1_000, "preparation.train_tokens (there null, asked for 1000)"),
+    "shard_tokens": (499, "preparation.shard_tokens"),
+    "if_short": ("accept", "preparation.if_short"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_another_configuration_is_refused_and_the_difference_named(name, source, tmp_path):
+    prepare(configure(source), output=tmp_path / "data")
+    before = files(tmp_path / "data")
+    value, difference = CHANGES[name]
+    with pytest.raises(RefusedError) as caught:
+        prepare(configure(source, **{name: value}), output=tmp_path / "data")
+    assert difference in str(caught.value)
+    assert files(tmp_path / "data") == before
+
+
+def test_another_input_is_refused(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "data")
+    write_jsonl(source, texts(121))
+    with pytest.raises(RefusedError, match=r"source\.files\[0\]\.sha256"):
+        prepare(configure(source), output=tmp_path / "data")
+
+
+def test_damage_is_never_built_over(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "data")
+    path = tmp_path / "data" / "train-00001.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(VerificationError) as caught:
+        prepare(configure(source), output=tmp_path / "data")
+    assert "train-00001.npy" in str(caught.value)
+    assert f"remove {tmp_path / 'data'}" in caught.value.__notes__[0]
+    assert path.read_bytes() == bytes(data)
+
+
+def test_what_is_no_dataset_is_left_alone(source, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.txt").write_text("years of work")
+    with pytest.raises(RefusedError, match="no dataset"):
+        prepare(configure(source), output=tmp_path / "data")
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["thesis.txt"]
+
+
+def test_a_path_of_nothing_is_refused(source):
+    with pytest.raises(UsageError):
+        prepare(configure(source), output="")
+
+
+def test_a_missing_parent_is_not_made(source, tmp_path):
+    with pytest.raises(EvidenceMissingError, match="no such folder"):
+        prepare(configure(source), output=tmp_path / "absent" / "data")
+
+
+class Meddler(Quiet):
+    """Changes the input once tokenizing has begun."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    def stage(self, name: str, **_options: object) -> None:
+        if name == "tokenize":
+            with self._source.open("a") as file:
+                file.write('{"text":"late"}\n')
+
+
+def test_an_input_that_changes_meanwhile_is_an_error(source, tmp_path):
+    with pytest.raises(RefusedError, match=r"input changed .*corpus\.jsonl"):
+        prepare(configure(source), output=tmp_path / "data", progress=Meddler(source))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl"]
+
+
+def test_a_bad_document_leaves_nothing_behind(tmp_path):
+    source = tmp_path / "corpus.jsonl"
+    source.write_text("".join(f'{{"text":"document {n}"}}\n' for n in range(50)) + '{"text":"\\udfff"}\n')
+    with pytest.raises(InvalidDocumentError, match=r"line 51.*lone surrogate"):
+        prepare(configure(source), output=tmp_path / "data")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl"]
+
+
+def test_a_given_tokenizer_is_copied_and_identified_by_content(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "first")
+    given = tmp_path / "mine.json"
+    given.write_bytes((tmp_path / "first" / "tokenizer.json").read_bytes())
+    config = load_config(
+        [],
+        [
+            "source.kind=jsonl",
+            f"source.files={json.dumps([str(source)])}",
+            "tokenizer.kind=file",
+            f"tokenizer.path={given}",
+            "split.validation_fraction=0.2",
+            "shuffle.buffer=20",
+        ],
+        model=PreparationConfig,
+    )
+    prepared = prepare(config, output=tmp_path / "second")
+    assert (tmp_path / "second" / "tokenizer.json").read_bytes() == given.read_bytes()
+    assert stored(tmp_path / "second", "train") == stored(tmp_path / "first", "train")
+    assert prepared.manifest.tokenizer.training is None
+    given.write_text(json.dumps(json.loads(given.read_bytes()), indent=1))
+    with pytest.raises(RefusedError, match=r"tokenizer\.sha256"):
+        prepare(config, output=tmp_path / "second")
+
+
+def test_metadata_is_stored_in_the_form_that_is_hashed(source, tmp_path):
+    prepared = prepare(configure(source), output=tmp_path / "data")
+    hashed = hashlib.sha256((tmp_path / "data" / "metadata.json").read_bytes())
+    assert hashed.hexdigest() == prepared.metadata_sha256
+
+
+def test_the_notes_hold_a_configuration_that_loads(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "data")
+    notes = json.loads((tmp_path / "data" / "preparation.json").read_bytes())
+    assert PreparationConfig.model_validate(notes["config"]) == configure(source)
+    assert "tokenizers" in notes["packages"]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the larger texts of ../shared/data are not here")
+def test_duplicates_of_a_real_corpus_do_not_leak(tmp_path):
+    settings = {"shard_tokens": 20_000, "train_tokens": 60_000, "tokenizer__sample_bytes": 100_000}
+    config = configure(SHARED / "fortunes.jsonl.gz", shuffle__buffer=20_000, **settings)
+    prepared = prepare(config, output=tmp_path / "data")
+    train, validation = stored(tmp_path / "data", "train"), stored(tmp_path / "data", "validation")
+    assert not set(train) & set(validation)
+    assert prepared.manifest.splits["train"].tokens >= 60_000
+    assert (tmp_path / "data" / "train-00000.npy").stat().st_size == 128 + 2 * 20_000

@@ -1,0 +1,122 @@
+"""Tokenizers: text stays text, ids stay in the vocabulary, the same ids come out everywhere."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import pytest
+
+from data_prep.sources.document import document_from
+from data_prep.tokenizer import Tokenizer, train_byte_level_bpe
+from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
+from tests.data_prep.corpus import EOS, texts
+
+
+@pytest.fixture(scope="module")
+def trained() -> bytes:
+    return train_byte_level_bpe(texts(50), vocabulary=300, eos_token=EOS)
+
+
+def load(data: bytes, eos_token: str = EOS) -> Tokenizer:
+    return Tokenizer(data, eos_token=eos_token, path="tokenizer.json")
+
+
+def encode(tokenizer: Tokenizer, *given: str) -> list[list[int]]:
+    found = tokenizer.encode([document_from(text, path="a.jsonl", place="line 1") for text in given])
+    return [encoded.ids.tolist() for encoded in found]
+
+
+def edited(data: bytes, change) -> bytes:
+    value = json.loads(data)
+    change(value)
+    return json.dumps(value).encode()
+
+
+def test_training_repeats_byte_for_byte(trained):
+    assert train_byte_level_bpe(texts(50), vocabulary=300, eos_token=EOS) == trained
+
+
+def test_end_of_text_is_added_once_and_stays_text_inside(trained):
+    tokenizer = load(trained)
+    plain, literal = encode(tokenizer, "abc", f"x {EOS} y")
+    assert plain[-1] == tokenizer.eos_id == 0
+    assert literal.count(tokenizer.eos_id) == 1
+
+
+def test_any_text_can_be_encoded_and_comes_back(trained):
+    tokenizer = load(trained)
+    for text in [*texts(3), "\x00\x7f\u0085", "日本語", "👩‍👩‍👧‍👦", "e\u0301"]:
+        (ids,) = encode(tokenizer, text)
+        assert tokenizer._library.decode(ids[:-1], skip_special_tokens=False) == text
+
+
+def test_the_vocabulary_is_what_the_file_holds(trained):
+    tokenizer = load(trained)
+    assert tokenizer.vocabulary == 300
+    assert tokenizer.dtype == "uint16"
+
+
+def test_a_vocabulary_beyond_two_bytes_takes_four():
+    words = {EOS: 0, "[UNK]": 1, **{f"w{index}": index for index in range(2, 70_000)}}
+    library = importlib.import_module("tokenizers")
+    wide = library.Tokenizer(library.models.WordLevel(words, unk_token="[UNK]"))
+    wide.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    tokenizer = load(wide.to_str().encode())
+    assert (tokenizer.vocabulary, tokenizer.dtype) == (70_000, "uint32")
+    assert encode(tokenizer, "w2 w69999 w65536") == [[2, 69_999, 65_536, 0]]
+
+
+def test_an_id_outside_the_vocabulary_is_found_before_it_could_wrap(trained):
+    tokenizer = load(trained)
+    tokenizer.vocabulary = 60
+    with pytest.raises(InvalidDocumentError, match=r"a\.jsonl: line 1.*makes the id"):
+        encode(tokenizer, "zzz")
+
+
+def test_end_of_text_made_of_text_is_refused(trained):
+    loose = edited(trained, lambda v: v["added_tokens"][0].update(special=False))
+    with pytest.raises(InvalidDocumentError, match="special token"):
+        encode(load(loose), f"x {EOS} y")
+
+
+def test_limits_of_a_given_tokenizer_cut_and_pad_nothing(trained):
+    limited = edited(
+        trained,
+        lambda v: v.update(
+            truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+            padding={
+                "strategy": {"Fixed": 50},
+                "direction": "Right",
+                "pad_to_multiple_of": None,
+                "pad_id": 0,
+                "pad_type_id": 0,
+                "pad_token": EOS,
+            },
+        ),
+    )
+    assert encode(load(limited), "hello world") == encode(load(trained), "hello world")
+
+
+def test_the_canary_tells_tokenizers_apart(trained):
+    other = train_byte_level_bpe(["completely different words"] * 9, vocabulary=300, eos_token=EOS)
+    assert load(trained).canary_sha256 == load(trained).canary_sha256
+    assert load(trained).canary_sha256 != load(other).canary_sha256
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"not json", b'{"version":"1.0"}', b"\x80\x04."])
+def test_what_is_no_tokenizer_is_refused(data):
+    with pytest.raises(InvalidDocumentError, match="not a tokenizer"):
+        load(data)
+
+
+def test_an_unknown_end_of_text_is_a_matter_of_configuration(trained):
+    with pytest.raises(ConfigError, match=r"tokenizer\.eos_token"):
+        load(trained, eos_token="</s>")
+
+
+def test_a_missing_library_says_what_to_install(trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(EvidenceMissingError, match=r"pip install 'pilot-ledger\[data\]'"):
+        load(trained)
