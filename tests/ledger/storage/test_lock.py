@@ -5,17 +5,21 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.errors import LockedError, UnsafeError
 from ledger.storage import lock as lock_module
+from ledger.storage.filesystem import FileSystem
 from ledger.storage.lock import RunLock, lock_state
 from ledger.storage.processes import boot_id, hostname
 
 HOLDER = """
 import sys
+from ledger.storage.filesystem import FileSystem
 from ledger.storage.lock import RunLock
 lock = RunLock(sys.argv[1])
 print("held", flush=True)
@@ -129,6 +133,33 @@ def test_a_lock_file_removed_or_replaced_is_noticed(tmp_path: Path, deed: str):
             (tmp_path / "run.lock").touch()
         with pytest.raises(UnsafeError, match="removed or replaced while this writer held it"):
             lock.require_held()
+
+
+class Replacing(FileSystem):
+    """Replaces the lock file just before it is locked, so many times."""
+
+    def __init__(self, times: float) -> None:
+        self.times = times
+
+    def perform(
+        self, operation: str, path: Any, function: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
+        if operation == "lock" and self.times > 0:
+            self.times -= 1
+            path.unlink()
+            path.touch()
+        return super().perform(operation, path, function, *arguments, **options)
+
+
+def test_a_lock_file_replaced_before_it_is_locked_is_locked_anew(tmp_path: Path):
+    with RunLock(tmp_path, fs=Replacing(2)) as lock:
+        lock.require_held()
+        assert lock_state(tmp_path).state == "held"
+
+
+def test_a_lock_file_that_keeps_being_replaced_is_refused(tmp_path: Path):
+    with pytest.raises(UnsafeError, match="keeps being replaced"):
+        RunLock(tmp_path, fs=Replacing(float("inf")))
 
 
 def test_a_closed_lock_is_not_held(tmp_path: Path):
