@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ledger.audit import reconcile
 from tests.trainer.tiny import write_dataset
 
 
@@ -21,3 +22,14 @@ def _torch_as_it_was() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(deterministic)
+
+
+@pytest.fixture(autouse=True)
+def _every_run_reconciles(tmp_path) -> Iterator[None]:
+    """Audit every run that a test leaves: what this trainer does is never an error. (Not what a test damaged.)"""
+    yield
+    for log in tmp_path.rglob("metrics.jsonl"):
+        if log.parent.name != "damaged":
+            verdict = reconcile(log.parent)
+            errors = [finding for finding in verdict.findings if finding.severity == "error"]
+            assert not errors, errors

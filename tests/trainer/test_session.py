@@ -153,14 +153,14 @@ def test_a_dataset_other_than_the_one_asked_for_is_refused(dataset, tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "trainer.json"])
 def test_a_damaged_checkpoint_is_not_loaded(dataset, tmp_path, name):
     config = tiny_config(dataset, run={"target_step": 4})
-    train(config, tmp_path / "run", stop=StopAfter(attempts=2))
-    path = tmp_path / "run" / "checkpoints" / "step-00000002-s01" / name
+    train(config, tmp_path / "damaged", stop=StopAfter(attempts=2))
+    path = tmp_path / "damaged" / "checkpoints" / "step-00000002-s01" / name
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
     with pytest.raises(VerificationError, match=name):
-        train(config, tmp_path / "run", resume="auto")
-    assert sessions(tmp_path / "run") == [("fresh", "interrupted")]
+        train(config, tmp_path / "damaged", resume="auto")
+    assert sessions(tmp_path / "damaged") == [("fresh", "interrupted")]
 
 
 def test_a_second_writer_is_refused(dataset, tmp_path):
