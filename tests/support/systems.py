@@ -36,8 +36,10 @@ class FaultyFileSystem(QuickFileSystem):
     """Counts the operations and breaks one of them; a dead process does nothing ever after."""
 
     def __init__(self) -> None:
+        self.tried: list[tuple[str, str]] = []
+        """Operation and file name of everything that was asked for, in order."""
         self.done: list[tuple[str, str]] = []
-        """Operation and file name of everything that was done."""
+        """The same of what was done."""
         self.log = b""
         """What was wholly written to logs."""
         self._countdown: int | None = None
@@ -61,8 +63,11 @@ class FaultyFileSystem(QuickFileSystem):
         self, operation: str, path: StrPath, function: Callable[..., Any], *arguments: Any, **options: Any
     ) -> Any:
         """Do the operation, or what the fault makes of it."""
+        if self._is_dead and function is os.close:
+            return function(*arguments)  # as the system does when a process ends
         if self._is_dead:
             raise Killed
+        self.tried.append((operation, Path(path).name))
         is_due = self._countdown == 0
         if self._countdown is not None:
             self._countdown -= 1

@@ -10,7 +10,8 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,10 +194,22 @@ def run_toy(
     """
     loop = ToyLoop(settings or ToySettings())
     recorder = RunRecorder(run_dir, clock=clock, fs=fs)
+    with mortal(recorder):
+        begin(recorder, loop, start=start, named=checkpoint)
+        train(recorder, loop, before)
+
+
+@contextmanager
+def mortal(recorder: RunRecorder) -> Iterator[None]:
+    """Do as `with recorder` does, except that a `Killed` process ends nothing and writes nothing."""
     try:
-        with recorder:
-            begin(recorder, loop, start=start, named=checkpoint)
-            train(recorder, loop, before)
+        recorder.__enter__()
+        try:
+            yield
+        except Exception as error:
+            recorder.__exit__(type(error), error, error.__traceback__)
+            raise
+        recorder.__exit__(None, None, None)
     except Killed:
         recorder.abandon()
         raise

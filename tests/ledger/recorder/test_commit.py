@@ -12,7 +12,7 @@ from ledger.recorder import RunRecorder
 from ledger.records.events import Checkpoint, Train
 from tests.support.reading import events, events_of
 from tests.support.systems import QuickFileSystem
-from tests.support.toy import ToyLoop, ToySettings, attempt, begin, consume, run_toy, save
+from tests.support.toy import ToyLoop, ToySettings, attempt, begin, consume, evaluate, run_toy, save
 
 QUICK = QuickFileSystem()
 SETTINGS = ToySettings(target_step=8, accumulation=2, checkpoint_interval=3)
@@ -165,6 +165,7 @@ def test_a_session_may_take_its_own_checkpoint_at_its_parents_step(run_dir):
         begin(recorder, loop, start="resume")
         with recorder.checkpoint("milestone") as folder:
             loop.save(folder, recorder.tensor_metadata())
+        evaluate(recorder, loop, complete=True)
     assert events_of(run_dir, Checkpoint)[-1].path == "checkpoints/step-00000008-s02"
     with RunRecorder(run_dir, fs=QUICK) as recorder:
         latest = recorder.latest_checkpoint()

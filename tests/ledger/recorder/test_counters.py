@@ -145,14 +145,14 @@ def test_a_microbatch_that_contradicts_the_plan_is_refused_and_not_counted(run_d
         assert recorder.counters == Counters(0, 0, 0, 0, 0, 0)
 
 
-def test_a_diverged_update_is_recorded_in_words(run_dir):
-    with RunRecorder(run_dir, fs=QUICK) as recorder:
+def test_a_diverged_update_is_recorded_in_words(unaudited_dir):
+    with RunRecorder(unaudited_dir, fs=QUICK) as recorder:
         loop = ToyLoop(ToySettings(accumulation=1, interval=2))
         begin(recorder, loop)
         for loss, norm in ((math.nan, math.inf), (1.0, math.nan)):
             consume(recorder, loop)
             recorder.updated(loss=loss, grad_norm=norm, lr={"all": 0.01})
-    (event,) = events_of(run_dir, Train)
+    (event,) = events_of(unaudited_dir, Train)
     assert (event.loss, event.loss_last, event.grad_norm, event.grad_norm_max) == ("NaN", 1.0, "NaN", "NaN")
 
 

@@ -63,15 +63,15 @@ def test_another_result_at_the_same_step_does_not_replace_the_first(run_dir):
             recorder.evaluation(dataclasses.replace(RESULT, loss=1.0), keep=True)
 
 
-def test_a_diverged_measurement_is_recorded_in_words(run_dir):
-    with RunRecorder(run_dir, fs=QUICK) as recorder:
+def test_a_diverged_measurement_is_recorded_in_words(unaudited_dir):
+    with RunRecorder(unaudited_dir, fs=QUICK) as recorder:
         loop = ToyLoop()
         begin(recorder, loop)
         attempt(recorder, loop)
         recorder.evaluation(
             dataclasses.replace(RESULT, loss=math.nan, metrics={"perplexity": math.inf}), keep=True
         )
-    (event,) = events_of(run_dir, Validation)
+    (event,) = events_of(unaudited_dir, Validation)
     assert (event.loss, event.metrics) == ("NaN", {"perplexity": "Infinity"})
 
 

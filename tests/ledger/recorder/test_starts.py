@@ -42,6 +42,13 @@ def finished(run_dir):
     return run_dir
 
 
+@pytest.fixture
+def damaged(unaudited_dir):
+    """Return a finished run that the test will damage."""
+    run_toy(unaudited_dir, SETTINGS, fs=QUICK)
+    return unaudited_dir
+
+
 def _start_with(recorder, loop, **changes):
     recorder.start(plan_of(loop, **changes), capture=loop.capture)
 
@@ -134,17 +141,17 @@ def test_data_drawn_before_a_start_without_checkpoint_is_refused(run_dir):
             begin(recorder, loop)
 
 
-def test_a_damaged_trainer_state_is_refused(finished):
-    path = finished / "checkpoints" / "step-00000004-s01" / "trainer.json"
+def test_a_damaged_trainer_state_is_refused(damaged):
+    path = damaged / "checkpoints" / "step-00000004-s01" / "trainer.json"
     path.write_bytes(path.read_bytes().replace(b'"draws":8', b'"draws":9'))
-    refuse(finished, VerificationError, "is not the file that manifest.json lists")
+    refuse(damaged, VerificationError, "is not the file that manifest.json lists")
 
 
-def test_a_resume_needs_a_checkpoint_and_a_restart_takes_none(finished):
-    shutil.rmtree(finished / "checkpoints")
-    refuse(finished, UsageError, "a resume needs a checkpoint")
-    start(finished, start="auto")
-    assert events_of(finished, SessionStart)[-1].parent is None
+def test_a_resume_needs_a_checkpoint_and_a_restart_takes_none(damaged):
+    shutil.rmtree(damaged / "checkpoints")
+    refuse(damaged, UsageError, "a resume needs a checkpoint")
+    start(damaged, start="auto")
+    assert events_of(damaged, SessionStart)[-1].parent is None
 
 
 def test_auto_does_not_pass_over_a_checkpoint(finished):
@@ -229,7 +236,7 @@ def test_a_window_that_no_line_can_hold_is_refused_at_the_start(run_dir):
         start(run_dir, ToySettings(accumulation=60, interval=1_000), start="fresh")
 
 
-def test_an_edited_recipe_is_refused(finished):
-    (path,) = (finished / "recipes").iterdir()
+def test_an_edited_recipe_is_refused(damaged):
+    (path,) = (damaged / "recipes").iterdir()
     path.write_bytes(path.read_bytes().replace(b"0.01", b"0.02"))
-    refuse(finished, VerificationError, r"recipes/.*expected")
+    refuse(damaged, VerificationError, r"recipes/.*expected")

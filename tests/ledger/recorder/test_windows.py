@@ -101,15 +101,15 @@ def test_an_interrupted_window_is_closed_with_its_remainder(run_dir):
     assert last.counters == events_of(run_dir, SessionEnd)[0].counters
 
 
-def test_the_loss_of_a_window_is_weighted_by_the_loss_tokens_of_each_update(run_dir):
-    with RunRecorder(run_dir, fs=QUICK) as recorder:
+def test_the_loss_of_a_window_is_weighted_by_the_loss_tokens_of_each_update(unaudited_dir):
+    with RunRecorder(unaudited_dir, fs=QUICK) as recorder:
         loop = ToyLoop(ToySettings(accumulation=1, interval=2, clip_norm=1.0))
         begin(recorder, loop)
         for loss, norm, counted in ((4.0, 2.0, 2), (1.0, 1.0, 6)):
             digest, cursor = loop.draw()
             recorder.microbatch(tokens=8, loss_tokens=counted, digest=digest, cursor=cursor)
             recorder.updated(loss=loss, grad_norm=norm, lr={"all": loss})
-    (event,) = events_of(run_dir, Train)
+    (event,) = events_of(unaudited_dir, Train)
     assert (event.loss, event.loss_last) == (1.75, 1.0)
     assert (event.grad_norm, event.grad_norm_max, event.clipped) == (1.0, 2.0, 1)
     assert event.lr == {"all": 1.0}
