@@ -159,9 +159,6 @@ def _validate_schema(value: Mapping[str, Any], model: type[Document], *, path: S
             path=path,
             advice="use a ledger of at least the version that wrote it",
         )
-    aliased = {name for name, field in model.model_fields.items() if field.alias not in {None, name}}
-    for key in aliased & value.keys():
-        raise InvalidDocumentError(f"the key `{key}` is unknown", path=path, place=f"`{key}`")
 
 
 def _explain(

@@ -135,6 +135,12 @@ def test_a_lock_file_removed_or_replaced_is_noticed(tmp_path: Path, deed: str):
             lock.require_held()
 
 
+def test_what_an_earlier_holder_left_is_gone(tmp_path: Path):
+    (tmp_path / "run.lock").write_bytes(b"x" * 2000)
+    with RunLock(tmp_path) as lock:
+        assert lock_state(tmp_path).holder == lock.holder
+
+
 class Replacing(FileSystem):
     """Replaces the lock file just before it is locked, so many times."""
 

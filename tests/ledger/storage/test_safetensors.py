@@ -96,6 +96,12 @@ NONFINITE = {
     "F8_E4M3 NaN": ("F8_E4M3", b"\xff", [1], True),
     "F8_E4M3 greatest": ("F8_E4M3", b"\x7e", [1], False),
     "integers of the same bits": ("I16", b"\x80\x7f", [1], False),
+    "in the first of two blocks": (
+        "F32",
+        np.append(np.float32("nan"), np.zeros(600_000, "<f4")).astype("<f4").tobytes(),
+        [600_001],
+        True,
+    ),
     "beyond the first block": (
         "F32",
         np.append(np.zeros(600_000, "<f4"), np.float32("nan")).tobytes(),
