@@ -18,7 +18,15 @@ from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.report.lines import Line
 
-__all__ = ["EXIT_CODES", "print_document", "print_json", "print_lines", "verdict_exit", "warn_about_link"]
+__all__ = [
+    "EXIT_CODES",
+    "print_document",
+    "print_json",
+    "print_lines",
+    "survive_encoding",
+    "verdict_exit",
+    "warn_about_link",
+]
 
 EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
 """Verdict to exit code."""
@@ -26,7 +34,7 @@ EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines to standard output; a terminal wraps them itself, so that no width can break them."""
-    _survive_encoding()
+    survive_encoding()
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in lines:
         console.print(Text(harmless(line.text), style=line.style))
@@ -56,7 +64,8 @@ def warn_about_link(path: Path) -> None:
         sys.stderr.write(harmless(text.rstrip()).encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-def _survive_encoding() -> None:
+def survive_encoding() -> None:
+    """Escape, from now on, what standard output's encoding has no characters for."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")

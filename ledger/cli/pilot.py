@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ledger.cli.output import print_json, survive_encoding
 from ledger.cli.screen import harmless
 from ledger.config import load_config
 from ledger.pilot import STAGES, PilotConfig, StageOutcome, last_logged_step, planned_steps, run_pilot
@@ -42,7 +42,7 @@ def command(
             bars.finished(outcome)
     passed = len(outcomes) == len(STAGES) and all(outcome.passed for outcome in outcomes)
     if as_json:
-        print(json.dumps(_as_json(outcomes, passed=passed), indent=2))
+        print_json(_as_json(outcomes, passed=passed))
     else:
         _print_table(outcomes, root=root, passed=passed)
     raise typer.Exit(0 if passed else 1)
@@ -104,23 +104,25 @@ def _print_table(outcomes: list[StageOutcome], *, root: Path, passed: bool) -> N
             table.add_row(stage, *_gate_cells(gate))
     for name in STAGES[len(outcomes) :]:
         table.add_row(name, "", "", "", "not run")
-    console = Console()
-    console.print(table)
-    console.print(
-        f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(root))}", markup=False
-    )
+    survive_encoding()
+    Console().print(table)
+    print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(root))}")
+    if not passed:
+        failed = harmless(str(root / outcomes[-1].stage))
+        print(f"what failed stays as evidence: change the recipe, remove {failed}, and run this again")
 
 
 def _gate_cells(gate: Gate) -> tuple[str, str, str, str]:
-    measured = gate.measured
-    shown = (
-        "not measured"
-        if measured is None
-        else f"{measured:.4g}"
-        if isinstance(measured, float)
-        else str(measured)
-    )
-    return gate.metric.replace("_", " "), gate.asked, harmless(shown), "passed" if gate.passed else "FAILED"
+    verdict = "passed" if gate.passed else "FAILED"
+    return gate.metric.replace("_", " "), gate.asked, harmless(_shown(gate.measured)), verdict
+
+
+def _shown(measured: float | str | None) -> str:
+    if measured is None:
+        return "not measured"
+    if isinstance(measured, str):
+        return measured
+    return f"{measured:,.0f}" if float(measured).is_integer() else f"{measured:.4g}"
 
 
 def _as_json(outcomes: list[StageOutcome], *, passed: bool) -> dict[str, object]:
