@@ -113,7 +113,8 @@ class CheckpointChecker(Checker):
     def _check_orphan(self, path: str, folder: CheckpointFolder) -> None:
         if folder.manifest.document is None:
             return
-        if not self.stream.is_live:
+        is_pinned = f"{path}/{MANIFEST}" in self.stream.pinned  # otherwise LG105 speaks of it
+        if is_pinned and not self.stream.is_live:
             self.findings.add(
                 "LG401",
                 "is complete but no event speaks of it: the process was killed before it could; it is usable",

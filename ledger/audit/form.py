@@ -166,7 +166,9 @@ class PinChecker(Checker):
             return
         seq = line.event.seq
         for who, chain in self._pins.pop(seq):
-            if chain != line.chain:
+            if chain == line.chain:
+                self.stream.pinned.add(who)
+            else:
                 self.findings.add(
                     "LG105",
                     f"the log has another line at seq {seq} than the one pinned: it was rewritten, or {who} "

@@ -9,6 +9,7 @@ from ledger.audit.files import CheckpointFolder
 from ledger.audit.stream import Stream
 from ledger.records.documents import CheckpointManifest
 from ledger.records.events import SessionStart
+from ledger.records.layout import MANIFEST
 from ledger.records.parts import Counters, Cursor, Parent, StateDigests
 
 __all__ = ["PARENT_MANIFEST", "ParentCheckpoint", "resolve_parent", "starts_from_beginning"]
@@ -37,7 +38,7 @@ def starts_from_beginning(stream: Stream, start: SessionStart) -> bool:
 def resolve_parent(stream: Stream, start: SessionStart) -> ParentCheckpoint | None:
     """Return the parent checkpoint of a session, None where neither an event nor a folder vouches for it.
 
-    An event comes first: it is on the chain. A complete folder without one is vouched for by its pin (LG105).
+    An event comes first: it is on the chain. A complete folder without one is vouched for by its pin on this log.
     """
     parent = start.parent
     if parent is None:
@@ -48,7 +49,8 @@ def resolve_parent(stream: Stream, start: SessionStart) -> ParentCheckpoint | No
     folder = stream.files.complete_checkpoints.get(parent.checkpoint)
     manifest = _manifest_with(folder, parent.manifest_sha256)
     if captured is None:
-        return None if manifest is None or manifest.run_id != start.run_id else _from_manifest(manifest)
+        is_pinned = f"{parent.checkpoint}/{MANIFEST}" in stream.pinned
+        return _from_manifest(manifest) if manifest is not None and is_pinned else None
     if manifest is not None:
         return _from_manifest(manifest)
     standing = captured.standing

@@ -76,6 +76,8 @@ class Stream:
     """Where the data stood at the latest train events and session starts."""
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
     """Checkpoint path and manifest digest to the event that vouches for it."""
+    pinned: set[str] = field(default_factory=set)
+    """Documents whose position on the log was found there, by their path."""
     head: LogPosition | None = None
     """The last line that holds an event."""
     lines: int = 0

@@ -1,0 +1,225 @@
+"""Honest runs of every kind that the tests start from, made by the recorder itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.dataset.order import Geometry
+from ledger.dataset.reader import SequentialReader
+from ledger.recorder import RunRecorder
+from ledger.records.documents import Recipe
+from ledger.records.parts import Cursor, DataIdentities, Position
+from tests.ledger.dataset.builders import build_dataset
+from tests.support.toy import Killed, ToyLoop, ToySettings, begin, environment, run_toy, train
+
+NOTE = "a note before the end"
+
+
+def kill_at(moment: str, *, time: int = 1) -> Callable[[RunRecorder, str], None]:
+    """Return a hook that kills the toy at the given occurrence of a moment."""
+    seen = 0
+
+    def before(_: RunRecorder, now: str) -> None:
+        nonlocal seen
+        seen += now == moment
+        if now == moment and seen == time:
+            raise Killed
+
+    return before
+
+
+def write_note(recorder: RunRecorder, moment: str) -> None:
+    """Leave a note before the end and before the first evaluation."""
+    if moment in ("end", "final evaluation"):
+        recorder.note(NOTE)
+
+
+def killed(run_dir: Path, settings: ToySettings, *, at: str, time: int = 1, **options: Any) -> None:
+    """Run until the process dies."""
+    with pytest.raises(Killed):
+        run_toy(run_dir, settings, before=kill_at(at, time=time), **options)
+
+
+SMALL = ToySettings(target_step=6, checkpoint_interval=3, evaluate_every=3)
+
+
+def plain(run_dir: Path) -> None:
+    """One session, from the beginning to the target."""
+    run_toy(run_dir, SMALL, before=write_note)
+
+
+def interrupted(run_dir: Path) -> None:
+    """Killed in mid-training: no end."""
+    killed(run_dir, SMALL, at="microbatch", time=10)
+    with RunRecorder(run_dir):
+        pass  # the lock file is then this process's
+
+
+def resumed(run_dir: Path) -> None:
+    """Killed after a checkpoint, resumed; two updates are redone."""
+    killed(run_dir, SMALL, at="microbatch", time=12)
+    run_toy(run_dir, SMALL, start="auto", before=write_note)
+
+
+def skipping(run_dir: Path) -> None:
+    """Skips attempts, two of them in a row, and logs every second step."""
+    settings = dataclasses.replace(SMALL, skip_attempts=frozenset({2, 3, 5}), interval=2, evidence=False)
+    run_toy(run_dir, settings, before=write_note)
+
+
+def sparse(run_dir: Path) -> None:
+    """Killed long before its first train event, restarted, stopped, resumed from a superseded checkpoint."""
+    settings = ToySettings(target_step=8, interval=100, checkpoint_interval=3, accumulation=3)
+    killed(run_dir, settings, at="microbatch", time=5)
+    killed(run_dir, settings, at="end", start="auto")
+    run_toy(
+        run_dir, settings, start="resume", checkpoint=next((run_dir / "checkpoints").glob("step-00000003*"))
+    )
+    run_toy(run_dir, dataclasses.replace(settings, target_step=9), start="auto")
+
+
+def weightless(run_dir: Path) -> None:
+    """Keeps no weights; failed once, started again from the beginning."""
+    settings = ToySettings(target_step=4, policy="none", checkpoint_interval=None)
+
+    def fail(_: RunRecorder, moment: str) -> None:
+        if moment == "attempt":
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        run_toy(run_dir, settings, before=fail)
+    run_toy(run_dir, settings, start="restart")
+
+
+def closing(run_dir: Path) -> None:
+    """Killed between the final checkpoint and the end: a second session makes no update and closes."""
+    killed(run_dir, SMALL, at="final evaluation")
+    run_toy(run_dir, SMALL, start="auto")
+
+
+def without_checkpoint(run_dir: Path) -> None:
+    """Killed before its first checkpoint; starts anew by itself."""
+    killed(run_dir, SMALL, at="microbatch", time=3)
+    run_toy(run_dir, SMALL, start="auto", before=write_note)
+
+
+def orphaned(run_dir: Path) -> None:
+    """Killed between a checkpoint's rename and its event, then resumed from it."""
+    killed(run_dir, SMALL, at="microbatch", time=7)
+    log = run_dir / "metrics.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if line.startswith(b'{"event":"checkpoint"'))
+    log.write_bytes(b"".join(lines[:last]))
+    run_toy(run_dir, SMALL, start="auto")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSettings(ToySettings):
+    """Settings of a run that reads a real dataset, or repeats its beginning."""
+
+    path: str | None = None
+    repeat: int | None = None
+
+    def recipe(self) -> Recipe:
+        """Return the recipe with its data section."""
+        recipe = super().recipe()
+        config = recipe.config | {
+            "data": {"path": self.path, "repeat": self.repeat, "loss_mask": None},
+            "batch": recipe.config["batch"] | {"micro_batch": 2},
+        }
+        classes = recipe.classes | {
+            "data.path": "volatile",
+            "data.repeat": "identity",
+            "data.loss_mask": "identity",
+            "batch.micro_batch": "identity",
+        }
+        return Recipe(config=config, classes=classes)
+
+
+class DataLoop(ToyLoop):
+    """A toy that draws from a dataset."""
+
+    reader: SequentialReader
+
+    def draw(self) -> tuple[bytes, Cursor]:
+        """Return the next microbatch's digest and the cursor behind it."""
+        batch = self.reader.next()
+        self.position = batch.cursor["train"]
+        self.draws += 1
+        return batch.digest, batch.cursor
+
+
+class RepeatLoop(ToyLoop):
+    """A toy that repeats its first two microbatches."""
+
+    def draw(self) -> tuple[bytes, Cursor]:
+        """Return one of two digests and the cursor behind it."""
+        epoch, offset = self.position.epoch, self.position.offset
+        digest = hashlib.sha256(f"batch {offset}".encode()).digest()
+        self.position = Position(epoch, 8) if offset == 0 else Position(epoch + 1, 0)
+        self.draws += 1
+        return digest, {"train": self.position}
+
+
+def repeating(run_dir: Path) -> None:
+    """Repeats its first two microbatches, as an overfit does."""
+    loop = RepeatLoop(DataSettings(target_step=5, repeat=2, evaluate_every=None))
+    with RunRecorder(run_dir) as recorder:
+        begin(recorder, loop)
+        train(recorder, loop)
+
+
+def on_dataset(run_dir: Path) -> None:
+    """Reads a real dataset over several epochs; it lies beside the run."""
+    dataset = build_dataset(
+        run_dir.parent / f"{run_dir.name}-data",
+        splits={"train": [[5, 9, 3 + n, 7, 0] for n in range(14)], "validation": [[4, 2, 0]]},
+    )
+    loop = DataLoop(DataSettings(target_step=11, path=str(dataset.directory)))
+    geometry = Geometry(micro_batch=2, sequence=4)
+    loop.reader = SequentialReader(dataset.split("train"), source="train", geometry=geometry)
+    identity = DataIdentities(train=dataset.metadata_sha256, validation=None)
+    with RunRecorder(run_dir) as recorder:
+        begin(recorder, loop, data=identity)
+        train(recorder, loop)
+
+
+def moved(run_dir: Path) -> None:
+    """Resumed in another environment."""
+    killed(run_dir, SMALL, at="microbatch", time=12)
+    loop = ToyLoop(SMALL)
+    other = environment().model_copy(update={"packages": {"toy": "2"}})
+    with RunRecorder(run_dir) as recorder:
+        begin(recorder, loop, start="auto", environment=other)
+        train(recorder, loop)
+
+
+HEALTHY = {
+    make.__name__: make
+    for make in (
+        plain,
+        interrupted,
+        resumed,
+        skipping,
+        sparse,
+        weightless,
+        closing,
+        without_checkpoint,
+        orphaned,
+        repeating,
+        on_dataset,
+        moved,
+    )
+}
+
+INCOMPLETE = {"interrupted": {"LG304", "LG701"}}
+"""What an honest run that is not done lacks."""
+
+WARNED = {"orphaned": {"LG401"}, "moved": {"LG605"}, "weightless": {"LG307"}}
+"""What an honest run is warned about, no more."""
