@@ -18,12 +18,12 @@ from ledger.recorder.commit import (
     discard_checkpoint_folder,
     open_checkpoint_folder,
 )
+from ledger.recorder.evaluations import evaluation_document, keep_evaluation
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionDigests, SessionPlan
 from ledger.recorder.starting import Beginning
 from ledger.recorder.window import OpenWindow, Update
 from ledger.recorder.writer import EventWriter
-from ledger.records.documents import Evaluation
 from ledger.records.events import (
     Checkpoint,
     CheckpointKind,
@@ -37,12 +37,7 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.fields import as_measurement
-from ledger.records.layout import EVALUATIONS
 from ledger.records.parts import COUNTER_NAMES, At, Cursor, FileRef, StateDigests
-from ledger.storage.atomic import create_file
-from ledger.storage.canonical import sha256_hex
-from ledger.storage.documents import document_bytes
-from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["ActiveSession"]
@@ -221,25 +216,15 @@ class ActiveSession:
         return kept
 
     def _keep(self, result: EvaluationResult, of: CompleteCheckpoint | None) -> FileRef:
-        document = Evaluation(
+        document = evaluation_document(
+            result,
             run_id=self.run_id,
-            manifest_sha256=None if of is None else of.manifest_sha256,
-            state=self._state(self._capture()) if of is None else None,
             step=self.account.step,
-            split=result.split,
-            data_sha256=result.data_sha256,
-            loss=as_measurement(result.loss),
-            tokens=result.tokens,
-            batches=result.batches,
-            complete=result.complete,
-            metrics=result.recorded_metrics(),
+            of=of,
+            state=self._state(self._capture()) if of is None else None,
             environment_sha256=self.digests.environment_sha256,
         )
-        data = document_bytes(document)
-        path = f"{EVALUATIONS}/{result.split}-step-{self.account.step:08d}-s{self.number:02d}.json"
-        ensure_folder(self.run_dir / EVALUATIONS, fs=self._fs)
-        create_file(self.run_dir / path, data, fs=self._fs)
-        return FileRef(path=path, sha256=sha256_hex(data))
+        return keep_evaluation(self.run_dir, document, session=self.number, fs=self._fs)
 
     # Checkpoints.
 

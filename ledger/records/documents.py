@@ -13,7 +13,6 @@ from pydantic import Field
 from ledger.records.base import Document, Record
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.records.fields import Count, Json, Measurement, Name, Positive, Sha256, Text, Time
-from ledger.records.pilot import StageRecord
 from ledger.records.parts import (
     Counters,
     Cursor,
@@ -26,6 +25,7 @@ from ledger.records.parts import (
     RunParent,
     StateDigests,
 )
+from ledger.records.pilot import StageRecord
 
 __all__ = [
     "DOCUMENTS",
