@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger.audit import reconcile, summarize
-from tests.ledger.audit.editing import edit
+from tests.ledger.audit.editing import change_nothing, edit
 from tests.ledger.audit.healthy import HEALTHY, INCOMPLETE, WARNED
 
 
@@ -26,7 +26,7 @@ def test_the_summary_of_an_honest_run_has_no_findings(name: str, healthy_run: Ca
 
 def test_the_editor_itself_changes_nothing_that_a_rule_sees(copy_of: Callable[[str], Path]):
     run = copy_of("resumed")
-    edit(run, lambda events: None)
+    edit(run, change_nothing)
     verdict = reconcile(run, rehash=True)
     assert verdict.findings == []
     assert verdict.verdict == "passed"

@@ -1,0 +1,147 @@
+"""LG3, LG4: sessions and checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ledger.records.fields import FIRST_DATA_CHAIN
+from tests.ledger.audit.cases.base import FIRST_CHECKPOINT, OTHER, case, edited
+from tests.ledger.audit.editing import (
+    Events,
+    change_nothing,
+    drop,
+    edit,
+    of_kind,
+)
+
+
+@edited("LG301", "resumed")
+def a_parent_nobody_knows(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["parent"]["manifest_sha256"] = OTHER
+
+
+@edited("LG302", "resumed")
+def a_generator_was_not_restored(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["state"]["rng"] = OTHER
+
+
+@edited("LG302", "plain")
+def a_fresh_run_with_a_used_data_chain(events: Events) -> None:
+    start = of_kind(events, "session_start")[0]
+    assert start["data_chain"] == FIRST_DATA_CHAIN
+    start["data_chain"] = OTHER
+
+
+@edited("LG303", "resumed")
+def less_is_superseded_than_said(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["superseded"]["updates"] += 1
+
+
+@edited("LG304", "plain", severity="missing", companions="LG701")
+def the_end_is_missing(events: Events) -> None:
+    """Nothing then says that the target was reached on purpose: LG701."""
+    drop(events, events[-1])
+
+
+@edited("LG305", "resumed")
+def a_parent_of_another_step(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["parent"]["step"] += 1
+
+
+@edited("LG306", "resumed")
+def redone_work_has_another_loss(events: Events) -> None:
+    train = of_kind(events, "train", session=2)[0]
+    train["loss"] = train["loss_last"] = 7.0
+
+
+@edited("LG306", "resumed")
+def redone_work_reads_other_data(events: Events) -> None:
+    of_kind(events, "train", session=2)[0]["data_chain"] = OTHER
+
+
+@edited("LG306", "resumed", severity="hint", companions="LG601")
+def redone_work_differs_in_an_unknown_environment(events: Events) -> None:
+    """The environment's file is then not there: LG601."""
+    of_kind(events, "session_start", session=2)[0]["environment_sha256"] = OTHER
+    of_kind(events, "train", session=2)[0]["grad_norm"] = 0.75
+
+
+@edited("LG307", "closing", severity="warning", companions="LG701")
+def a_session_without_update_is_not_closed(events: Events) -> None:
+    """Its branch then stands at the target without a last session that says so: LG701."""
+    of_kind(events, "session_end")[-1]["status"] = "stopped"
+
+
+@edited("LG308", "resumed")
+def a_second_session_starts_silently(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["start"] = "fresh"
+
+
+@edited("LG309", "resumed")
+def more_replicas_in_the_second_session(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["data_parallel"] = 2
+
+
+@case("LG401", "plain")
+def a_checkpoint_is_gone(run: Path) -> None:
+    shutil.rmtree(run / FIRST_CHECKPOINT)
+
+
+@case("LG401", "plain")
+def a_file_of_a_checkpoint_is_gone(run: Path) -> None:
+    (run / FIRST_CHECKPOINT / "optimizer.safetensors").unlink()
+
+
+@case("LG401", "plain")
+def a_manifest_was_edited(run: Path) -> None:
+    path = run / FIRST_CHECKPOINT / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"kind":"interval"', b'"kind":"milestone"'))
+
+
+@case("LG402", "plain")
+def a_file_is_one_byte_short(run: Path) -> None:
+    path = run / FIRST_CHECKPOINT / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@case("LG402", "plain", rehash=True)
+def a_byte_of_a_tensor_is_flipped(run: Path) -> None:
+    path = run / FIRST_CHECKPOINT / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@case("LG403", "plain")
+def trainer_json_is_of_another_step(run: Path) -> None:
+    def other_step(trainer: dict[str, Any]) -> None:
+        trainer["counters"] = trainer["counters"] | {"step": 99}
+
+    edit(run, change_nothing, trainer=other_step)
+
+
+@case("LG406", "plain")
+def a_foreign_file_among_the_checkpoints(run: Path) -> None:
+    (run / "checkpoints" / "latest").write_text("step-00000003-s01")
+
+
+@case("LG406", "plain")
+def a_link_named_like_a_checkpoint(run: Path) -> None:
+    (run / "checkpoints" / "step-00000099-s01").symlink_to(run / FIRST_CHECKPOINT)
+
+
+@case("LG406", "plain")
+def a_foreign_file_in_a_checkpoint(run: Path) -> None:
+    (run / FIRST_CHECKPOINT / "extra.bin").write_bytes(b"x")
+
+
+@case("LG406", "plain", severity="warning")
+def a_temporary_folder_of_a_crash(run: Path) -> None:
+    (run / "checkpoints" / ".step-00000004-s01.tmp-0123456789abcdef").mkdir()
+
+
+@case("LG406", "plain")
+def run_json_in_other_case(run: Path) -> None:
+    (run / "Run.json").write_bytes(b"{}")

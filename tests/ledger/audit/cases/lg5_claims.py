@@ -1,0 +1,131 @@
+"""LG5 to LG8: data, recipes, completion, equivalence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
+from tests.ledger.audit.editing import Events, edit, of_kind, renumber
+
+
+@edited("LG501", "resumed")
+def the_second_session_reads_other_data(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["data"]["train"] = OTHER
+
+
+@case("LG502", "on_dataset")
+def a_shard_is_cut(run: Path) -> None:
+    path = next((run.parent / "on_dataset-data").glob("train-00000.npy"))
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@case("LG503", "on_dataset", rehash=True)
+def a_byte_of_the_tokenizer_is_flipped(run: Path) -> None:
+    (run.parent / "on_dataset-data" / "tokenizer.json").write_bytes(b"[]")
+
+
+@edited("LG505", "plain", companions="LG302")
+def the_cursor_is_ahead_from_the_start(events: Events) -> None:
+    """A cursor that is wrong everywhere by as much is wrong at the start, too: LG302."""
+    for event in events:
+        if "cursor" in event:
+            cursor = event["cursor"]["train"]
+            ahead = cursor["epoch"] * 56 + cursor["offset"] + 8
+            cursor["epoch"], cursor["offset"] = divmod(ahead, 56)
+
+
+@edited("LG506", "on_dataset")
+def a_batch_that_the_shards_do_not_hold(events: Events) -> None:
+    of_kind(events, "train")[4]["batches"][1] = "ab" * 8
+
+
+@case("LG601", "plain")
+def an_environment_is_gone(run: Path) -> None:
+    next((run / "environments").iterdir()).unlink()
+
+
+@case("LG601", "plain")
+def an_evaluation_was_edited(run: Path) -> None:
+    path = next((run / "evaluations").iterdir())
+    path.write_bytes(path.read_bytes().replace(b'"batches":2', b'"batches":3'))
+
+
+@edited("LG601", "resumed")
+def the_second_session_has_another_identity(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["identity_sha256"] = OTHER
+
+
+@edited("LG602", "sparse")
+def an_amendment_that_the_recipes_do_not_show(events: Events) -> None:
+    of_kind(events, "amendment")[-1]["from"] = 1
+
+
+@edited("LG605", "moved", severity="warning")
+def nothing_but_another_environment(events: Events) -> None:
+    del events[len(events) :]
+
+
+@edited("LG701", "interrupted")
+def completed_short_of_the_target(events: Events) -> None:
+    end = note_behind(events[-1])
+    del end["text"]
+    phases = dict.fromkeys(("startup", "train", "data", "evaluate", "checkpoint", "report", "profile"), 0.0)
+    events.append(
+        end
+        | {"event": "session_end", "status": "completed", "reason": "", "target_step": 6}
+        | {"state": None, "phases": phases, "error": None}
+    )
+
+
+@case("LG702", "plain")
+def the_final_checkpoint_was_pruned(run: Path) -> None:
+    def change(events: Events) -> None:
+        pruned = note_behind(events[-2])
+        del pruned["text"]
+        pruned |= {
+            "event": "pruned",
+            "path": "checkpoints/step-00000006-s01",
+            "manifest_sha256": OTHER,
+            "reason": "",
+        }
+        events.insert(-1, pruned)
+        renumber(events)
+
+    edit(run, change)
+    shutil.rmtree(run / "checkpoints" / "step-00000006-s01")
+
+
+@case("LG703", "plain", severity="missing")
+def the_evaluation_names_nothing(run: Path) -> None:
+    def change(events: Events) -> None:
+        for event in of_kind(events, "val"):
+            event["evaluation"] = None
+
+    edit(run, change)
+    shutil.rmtree(run / "evaluations")
+
+
+@edited("LG704", "plain")
+def the_plan_is_for_another_geometry(events: Events) -> None:
+    of_kind(events, "session_start")[0]["run"]["planned_tokens"] += 8
+
+
+@edited("LG801", "plain", control="resumed")
+def the_control_starts_from_another_seed(events: Events) -> None:
+    of_kind(events, "session_start")[0]["state"]["rng"] = OTHER
+
+
+@edited("LG802", "resumed", control="plain")
+def other_data_after_the_resume(events: Events) -> None:
+    of_kind(events, "train", session=2)[-1]["data_chain"] = OTHER
+
+
+@edited("LG803", "resumed", control="plain")
+def another_loss_after_the_resume(events: Events) -> None:
+    of_kind(events, "train", session=2)[-1]["loss_last"] = 7.0
+
+
+@edited("LG804", "resumed", control="plain")
+def other_weights_after_the_resume(events: Events) -> None:
+    of_kind(events, "train", session=2)[-1]["state"]["model"] = OTHER
