@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -67,18 +68,18 @@ def train(
     recipe = load_config(config, overrides or (), model=TrainerConfig)
     training = _training_stack()
     stop = StopRequest()
-    with stop.listening():
-        status = training.run_session(
-            training.Request(
-                config=recipe,
-                run_dir=_run_directory(recipe, run),
-                resume=resume,
-                restart=restart,
-                argv=tuple(sys.orig_argv),
-            ),
-            console=Console(stderr=True),
-            stop=stop,
-        )
+    request = training.Request(
+        config=recipe,
+        run_dir=_run_directory(recipe, run),
+        resume=resume,
+        restart=restart,
+        argv=tuple(sys.orig_argv),
+    )
+    try:
+        with stop.listening():
+            status = training.run_session(request, console=Console(stderr=True), stop=stop)
+    except KeyboardInterrupt:
+        status = "interrupted"
     raise typer.Exit(stop.exit_code if status == "interrupted" else EXIT_CODES.get(status, 0))
 
 
@@ -115,11 +116,11 @@ def resolve(
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def main() -> None:
-    """Run the command line; an error is one sentence on stderr and an exit code."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, by default the process's own; an error is one sentence on stderr and an exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        app(prog_name="trainer")
+        app(args=arguments, prog_name="python -P -m trainer")
     except LedgerError as error:
         _warn(f"error: {error}")
         for note in getattr(error, "__notes__", ()):

@@ -20,7 +20,7 @@ from ledger.records.parts import DataIdentities, ModelSummary, Start
 from trainer.checkpoint import restore_checkpoint
 from trainer.config import TrainerConfig
 from trainer.data import TrainingData
-from trainer.environment import describe_environment, prepare_machine
+from trainer.environment import environment_record, prepare_machine
 from trainer.evaluate import VALIDATION
 from trainer.loop import Training, fit
 from trainer.model.decoder import parameter_counts
@@ -161,11 +161,12 @@ def _prepare(
     data = TrainingData(dataset, config)
     if choice.parent is not None:
         data.restore(restore_checkpoint(choice.parent, state).cursor)
+    stop.refuse_to_begin()
     counts = parameter_counts(state.model)
     recorder.start(
         SessionPlan(
             recipe=recipe_of(config),
-            environment=describe_environment(config),
+            environment=environment_record(config),
             data=_data_identities(config, dataset),
             tokens_per_microbatch=config.batch.tokens_per_microbatch,
             cursor=data.cursor,

@@ -44,6 +44,11 @@ class StopRequest:
             raise KeyboardInterrupt(self.reason)
         self._signal = signal.Signals(number)
 
+    def refuse_to_begin(self) -> None:
+        """Raise `KeyboardInterrupt` if somebody asked to stop before anything began."""
+        if self._signal is not None:
+            raise KeyboardInterrupt(self.reason)
+
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Receive the signals inside the block; afterwards they do what they did before."""

@@ -115,6 +115,17 @@ def test_a_stop_right_after_a_skip_keeps_the_count_of_skips(dataset, tmp_path, m
     assert_same_training(tmp_path / "control", tmp_path / "run")
 
 
+def test_a_stop_before_the_first_update_keeps_what_was_read(dataset, tmp_path, monkeypatch):
+    _poison(monkeypatch, offsets={32, 64})
+    config = tiny_config(dataset, run={"target_step": 4})
+    train(config, tmp_path / "control")
+    assert train(config, tmp_path / "run", stop=StopAfter(attempts=2)) == "interrupted"
+    (saved,) = find_checkpoints(tmp_path / "run")
+    assert (saved.manifest.counters.step, saved.manifest.counters.tokens_seen) == (0, 64)
+    assert train(config, tmp_path / "run", resume="auto") == "completed"
+    assert_same_training(tmp_path / "control", tmp_path / "run")
+
+
 @pytest.mark.parametrize("attempts", [1, 9, 10, 11, 13])
 def test_stopped_by_a_signal_and_resumed_is_never_stopped(dataset, tmp_path, attempts):
     config = tiny_config(dataset, run={"target_step": 14}, evaluation={"interval": 3})
