@@ -52,7 +52,6 @@ class ActiveSession:
     def __init__(
         self,
         *,
-        run_dir: Path,
         run_id: str,
         plan: SessionPlan,
         beginning: Beginning,
@@ -63,7 +62,6 @@ class ActiveSession:
         digests: SessionDigests,
         fs: FileSystem,
     ) -> None:
-        self.run_dir = run_dir
         self.run_id = run_id
         self.plan = plan
         self.number = beginning.session
@@ -216,6 +214,7 @@ class ActiveSession:
         return kept
 
     def _keep(self, result: EvaluationResult, of: CompleteCheckpoint | None) -> FileRef:
+        folder = self.writer.locate_folder()
         document = evaluation_document(
             result,
             run_id=self.run_id,
@@ -224,7 +223,7 @@ class ActiveSession:
             state=self._state(self._capture()) if of is None else None,
             environment_sha256=self.digests.environment_sha256,
         )
-        return keep_evaluation(self.run_dir, document, session=self.number, fs=self._fs)
+        return keep_evaluation(folder, document, session=self.number, fs=self._fs)
 
     # Checkpoints.
 
@@ -243,10 +242,11 @@ class ActiveSession:
         with self._phases.within("checkpoint"):
             self.writer.sync()
             captured = self._captured(kind)
-            folder = open_checkpoint_folder(self.run_dir, captured, fs=self._fs)
+            folder = open_checkpoint_folder(self.writer.locate_folder(), captured, fs=self._fs)
             try:
                 yield folder
                 before_commit = self._phases.elapsed
+                self.writer.require_sole_writer()
                 checkpoint = commit_checkpoint(folder, captured, fs=self._fs)
             except BaseException:
                 discard_checkpoint_folder(folder, fs=self._fs)
@@ -320,6 +320,7 @@ class ActiveSession:
         self._require_open()
         decided = self._status_by_counters() if status is None else status
         self._check_status(decided)
+        self.writer.require_sole_writer()
         self._write_outstanding()
         self.ended = True
         phases = self._final_phases(exact=decided in ("completed", "closed"))

@@ -31,6 +31,7 @@ from ledger.storage.clock import Clock
 from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import FileSystem
+from ledger.storage.lock import RunLock
 from ledger.storage.log import EventLog, QuarantinedTail, list_quarantined, quarantine_tail
 from ledger.storage.processes import boot_id, hostname
 
@@ -41,6 +42,7 @@ def begin_session(
     opened: OpenedRun,
     plan: SessionPlan,
     *,
+    lock: RunLock,
     capture: Callable[[], LiveState],
     phases: PhaseClock,
     clock: Clock,
@@ -50,6 +52,7 @@ def begin_session(
 
     Raises:
         UsageError, RefusedError, VerificationError: as `starting.prepare_beginning`; nothing was written.
+        UnsafeError: the lock file was removed or replaced since the lock was taken; the log was not touched.
         StorageError: the system refused.
     """
     if fs.exists(opened.folder / SEAL):
@@ -62,6 +65,7 @@ def begin_session(
         identity_sha256=identity_sha256(plan.recipe),
         environment_sha256=_store(opened.folder / ENVIRONMENTS, plan.environment, fs=fs),
     )
+    lock.require_held()
     log = _open_log(opened, run_id := opened.history.run_id or uuid.uuid4().hex, clock=clock, fs=fs)
     account = Account(
         start=beginning.counters,
@@ -71,10 +75,15 @@ def begin_session(
         accumulation=beginning.accumulation,
     )
     writer = EventWriter(
-        log, history=opened.history, session=beginning.session, account=account, phases=phases, clock=clock
+        log,
+        lock=lock,
+        history=opened.history,
+        session=beginning.session,
+        account=account,
+        phases=phases,
+        clock=clock,
     )
     session = ActiveSession(
-        run_dir=opened.folder,
         run_id=run_id,
         plan=plan,
         beginning=beginning,

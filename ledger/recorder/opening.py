@@ -27,11 +27,16 @@ from ledger.records.layout import (
 )
 from ledger.records.parts import LogPosition
 from ledger.storage.atomic import is_temporary_name
+from ledger.storage.clock import Clock
+from ledger.storage.damage import damage_error
 from ledger.storage.documents import read_document
+from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import OS, FileSystem
+from ledger.storage.lock import RunLock
 from ledger.storage.log import LogTail, read_log
+from ledger.storage.mounts import is_case_insensitive
 
-__all__ = ["OpenedRun", "open_run", "read_recipe", "refuse_foreign_folder"]
+__all__ = ["OpenedRun", "acquire_lock", "open_run", "read_recipe", "refuse_foreign_folder"]
 
 _OURS = frozenset(
     {RUN, LOCK, LOG, RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE, SEAL}
@@ -68,8 +73,35 @@ def read_recipe(run_dir: Path, sha256: str, *, fs: FileSystem = OS) -> Recipe:
     return read_document(run_dir / RECIPES / f"{sha256}.json", Recipe, sha256=sha256, fs=fs)
 
 
-def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
+def acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
+    """Make the run folder if needed and take its writer's lock.
+
+    Raises:
+        UsageError: it holds other things than a run; or the run is new, and names that differ only by case are the
+            same there. Then nothing is left behind.
+        LockedError: another writer holds the run.
+        StorageError: the system refused.
+    """
+    refuse_foreign_folder(run_dir, fs=fs)
+    missing = [folder for folder in (run_dir, *run_dir.parents) if not fs.exists(folder)]
+    for folder in reversed(missing):
+        ensure_folder(folder, fs=fs)
+    if not fs.exists(run_dir / LOG) and is_case_insensitive(run_dir, fs=fs):
+        for folder in missing:
+            fs.rmdir(folder)
+        raise UsageError(
+            "names that differ only by case are the same here, so that one file could stand for another",
+            path=run_dir,
+            expected="a folder in which they differ",
+            advice="keep runs on a case-sensitive file system",
+        )
+    return RunLock(run_dir, clock=clock, fs=fs)
+
+
+def open_run(run_dir: Path, *, trusts_run_document: bool = True, fs: FileSystem = OS) -> OpenedRun:
     """Read a run folder to the end of its log; a folder that is empty or new is a run without sessions.
+
+    A repair, which rebuilds run.json, does without what that pins.
 
     Raises:
         UsageError: the folder holds other things than a run.
@@ -79,7 +111,7 @@ def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
     """
     refuse_foreign_folder(run_dir, fs=fs)
     checkpoints = find_checkpoints(run_dir, fs=fs)
-    pins = _pins(run_dir, checkpoints, fs=fs)
+    pins = _pins(run_dir, checkpoints, trusts_run_document=trusts_run_document, fs=fs)
     history = History()
     head, tail = None, None
     chains: dict[int, str] = {}
@@ -102,6 +134,8 @@ def open_run(run_dir: Path, *, fs: FileSystem = OS) -> OpenedRun:
                     place=f"line {line.number}",
                     advice="continue the run with the version that wrote it",
                 )
+            if line.event.seq != line.number - 1:
+                raise damage_error(line, path)
             head = LogPosition(seq=line.event.seq, chain=line.chain)
             if head.seq in pins:
                 chains[head.seq] = head.chain
@@ -148,14 +182,14 @@ def refuse_foreign_folder(run_dir: Path, *, fs: FileSystem = OS) -> None:
 
 
 def _pins(
-    run_dir: Path, checkpoints: list[CompleteCheckpoint], *, fs: FileSystem
+    run_dir: Path, checkpoints: list[CompleteCheckpoint], *, trusts_run_document: bool, fs: FileSystem
 ) -> dict[int, list[tuple[str, str]]]:
     """Return seq → [(chain, who pins it)]."""
     pins: dict[int, list[tuple[str, str]]] = {}
     for found in checkpoints:
         position = found.manifest.log
         pins.setdefault(position.seq, []).append((position.chain, f"{found.path}/manifest.json"))
-    if fs.exists(run_dir / RUN):
+    if trusts_run_document and fs.exists(run_dir / RUN):
         document = read_document(run_dir / RUN, RunDocument, fs=fs)
         for session in document.sessions:
             pins.setdefault(session.log.seq, []).append((session.log.chain, RUN))

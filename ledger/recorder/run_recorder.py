@@ -16,16 +16,16 @@ from ledger.checkpoints import CompleteCheckpoint
 from ledger.errors import LedgerError, UsageError
 from ledger.recorder.active import ActiveSession
 from ledger.recorder.beginning import begin_session
-from ledger.recorder.opening import OpenedRun, open_run, read_recipe, refuse_foreign_folder
+from ledger.recorder.opening import OpenedRun, acquire_lock, open_run, read_recipe
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionPlan
 from ledger.records.documents import Recipe
 from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
 from ledger.records.parts import Counters, Cursor, FileRef
 from ledger.storage.clock import Clock, SystemClock
-from ledger.storage.files import ensure_folder
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.lock import RunLock
+from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["RunRecorder"]
 
@@ -38,8 +38,16 @@ class RunRecorder:
     loop did not: by the counters where the loop returned, as `failed` or `interrupted` where it raised.
     """
 
-    def __init__(self, run_dir: Path | str, *, clock: Clock | None = None, fs: FileSystem = OS) -> None:
+    def __init__(
+        self,
+        run_dir: Path | str,
+        *,
+        allow_network_fs: bool = False,
+        clock: Clock | None = None,
+        fs: FileSystem = OS,
+    ) -> None:
         self.run_dir = Path(run_dir)
+        self._allow_network_fs = allow_network_fs
         self._clock = clock or SystemClock()
         self._fs = fs
         self._phases = PhaseClock(self._clock)
@@ -51,11 +59,14 @@ class RunRecorder:
         """Take the writer's lock and read the run's history.
 
         Raises:
-            UsageError: the folder holds other things than a run.
+            UsageError: the folder holds other things than a run, or a new run would lie where names that differ
+                only by case are the same.
+            UnsafeError: it lies on a network file system and nobody asked for that.
             LockedError: another writer holds the run.
             VerificationError, EvidenceMissingError: the log is damaged or incomplete; nothing was written.
         """
-        self._lock = _acquire_lock(self.run_dir, clock=self._clock, fs=self._fs)
+        refuse_network_file_system(self.run_dir, is_allowed=self._allow_network_fs)
+        self._lock = acquire_lock(self.run_dir, clock=self._clock, fs=self._fs)
         try:
             self._opened = open_run(self.run_dir, fs=self._fs)
         except BaseException:
@@ -173,7 +184,13 @@ class RunRecorder:
         if self._session is not None:
             raise UsageError("the session has started already", expected="one `start` for each recorder")
         self._session = begin_session(
-            self._run, plan, capture=capture, phases=self._phases, clock=self._clock, fs=self._fs
+            self._run,
+            plan,
+            lock=self._held,
+            capture=capture,
+            phases=self._phases,
+            clock=self._clock,
+            fs=self._fs,
         )
 
     @property
@@ -317,19 +334,16 @@ class RunRecorder:
         return self._opened
 
     @property
+    def _held(self) -> RunLock:
+        if self._lock is None:
+            raise UsageError("the recorder is not open", expected="`with RunRecorder(folder) as recorder:`")
+        return self._lock
+
+    @property
     def _active(self) -> ActiveSession:
         if self._session is None:
             raise UsageError("no session has started", expected="`start` before anything is reported")
         return self._session
-
-
-def _acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
-    """Make the run folder if needed and take its writer's lock."""
-    refuse_foreign_folder(run_dir, fs=fs)
-    missing = [folder for folder in (run_dir, *run_dir.parents) if not fs.exists(folder)]
-    for folder in reversed(missing):
-        ensure_folder(folder, fs=fs)
-    return RunLock(run_dir, clock=clock, fs=fs)
 
 
 def _end_by_counters(session: ActiveSession) -> None:

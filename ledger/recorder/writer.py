@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ledger.errors import UsageError
@@ -12,6 +13,7 @@ from ledger.recorder.phases import PhaseClock
 from ledger.records.events import Event
 from ledger.records.parts import COUNTER_NAMES, LogPosition
 from ledger.storage.clock import Clock
+from ledger.storage.lock import RunLock
 from ledger.storage.log import EventLog
 
 __all__ = ["EventWriter"]
@@ -24,6 +26,7 @@ class EventWriter:
         self,
         log: EventLog,
         *,
+        lock: RunLock,
         history: History,
         session: int,
         account: Account,
@@ -31,6 +34,7 @@ class EventWriter:
         clock: Clock,
     ) -> None:
         self._log = log
+        self._lock = lock
         self._history = history
         self._session = session
         self._account = account
@@ -66,6 +70,23 @@ class EventWriter:
         position = self._log.append(event)
         self._history.add(event, position)
         return position
+
+    def require_sole_writer(self) -> None:
+        """Make sure that the lock which keeps other writers away is still the one that this writer holds.
+
+        Raises:
+            UnsafeError: the lock file was removed or replaced, so that a second writer could start.
+            StorageError: the run folder was deleted, or the system refused.
+        """
+        self._lock.require_held()
+
+    def locate_folder(self) -> Path:
+        """Return where the run folder lies now, also after it was moved.
+
+        Raises:
+            StorageError: it was deleted.
+        """
+        return self._log.locate_folder()
 
     def require_own_process(self) -> None:
         """Refuse a process that was forked from the one which opened the log."""

@@ -2,8 +2,8 @@
 
 `FileSystem` turns each failure of the system into a `StorageError` that names path, operation, reason and remedy, and
 completes what the system may leave half done: interrupted calls and short writes. It never retries a failed write
-or sync: after a failed sync nobody knows what is on disk. A test makes single operations fail by overriding
-`FileSystem.perform`.
+or sync: after a failed sync nobody knows what is on disk. Where a file system cannot sync folders at all, that is a
+`DurabilityWarning`. A test makes single operations fail by overriding `FileSystem.perform`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from ledger.errors import StorageError, UnsafeError
 
-__all__ = ["OS", "FileSystem", "StrPath", "error_number"]
+__all__ = ["OS", "DurabilityWarning", "FileSystem", "StrPath", "error_number"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """A path as text or as a path object."""
@@ -48,6 +49,16 @@ _ADVICE: Final = {
     errno.ENOTSUP: "the file system does not support this: keep runs on a local file system",
 }
 _DEFAULT_ADVICE: Final = "nothing was retried; solve this, then run it again"
+
+_CANNOT_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
+"""What a file system answers that has no sync for folders; a device that failed answers otherwise."""
+
+_unprovable_devices: set[int] = set()
+"""Devices whose folders cannot be synced and that a warning has named."""
+
+
+class DurabilityWarning(UserWarning):
+    """What was written may not survive a power cut, and nobody here can tell."""
 
 
 class FileSystem:
@@ -135,9 +146,31 @@ class FileSystem:
         self._call("fdatasync", path, os.fdatasync, descriptor)
 
     def sync_directory(self, path: StrPath) -> None:
-        """Force a folder's entries onto the device, so that a new or renamed name survives a power cut."""
+        """Force a folder's entries onto the device, so that a new or renamed name survives a power cut.
+
+        Where the file system cannot do that, a `DurabilityWarning` says so, once for each device.
+        """
+        if self.try_sync_directory(path):
+            return
+        device = self.stat(path).st_dev
+        if device not in _unprovable_devices:
+            _unprovable_devices.add(device)
+            warnings.warn(
+                f"{os.fspath(path)}: this file system cannot sync folders: durability is not provable here",
+                DurabilityWarning,
+                stacklevel=3,
+            )
+
+    def try_sync_directory(self, path: StrPath) -> bool:
+        """Force a folder's entries onto the device; false where the file system cannot do that at all."""
         with self.opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-            self._call("fsync of the folder", path, os.fsync, descriptor)
+            try:
+                self._call("fsync of the folder", path, os.fsync, descriptor)
+            except StorageError as error:
+                if error_number(error) not in _CANNOT_SYNC:
+                    raise
+                return False
+        return True
 
     def lock(self, descriptor: int, *, path: StrPath, shared: bool = False) -> bool:
         """Try to take the whole-file lock without waiting; false when another process holds it."""
@@ -181,6 +214,39 @@ class FileSystem:
     def fstat(self, descriptor: int, *, path: StrPath) -> os.stat_result:
         """Describe an open file."""
         return self._call("fstat", path, os.fstat, descriptor)
+
+    def free_bytes(self, path: StrPath) -> int:
+        """Return how many bytes a user may still write to the file system that holds a path."""
+        found = self._call("statvfs", path, os.statvfs, os.fspath(path))
+        return found.f_bavail * found.f_frsize
+
+    def locate(self, directory: int, *, path: StrPath) -> StrPath:
+        """Return where an open folder lies now: `path`, or where it was moved to.
+
+        Raises:
+            StorageError: it was deleted, or the system does not tell where it is.
+        """
+        opened = self.fstat(directory, path=path)
+        if self._names(path, opened):
+            return path
+        moved = self._call("find the folder", path, os.readlink, f"/proc/self/fd/{directory}")
+        if self._names(moved, opened):
+            return moved
+        raise StorageError(
+            "the folder was deleted while it was in use",
+            path=path,
+            advice="nothing more can be written to it; restore it from a copy",
+        )
+
+    def _names(self, path: StrPath, opened: os.stat_result) -> bool:
+        """Tell whether a path, its links followed, leads to an open folder."""
+        try:
+            found = self.stat(f"{os.fspath(path)}/.")
+        except StorageError as error:
+            if error_number(error) in {errno.ENOENT, errno.ENOTDIR}:
+                return False
+            raise
+        return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
     def exists(self, path: StrPath) -> bool:
         """Tell whether anything, a dangling link included, stands at a path."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
@@ -74,8 +74,10 @@ class RunLock:
         """
         self._fs = fs
         self._path = Path(run_dir) / LOCK
-        self._descriptor: int | None = self._take()
+        self._descriptor: int | None = None
+        self._folder: int | None = fs.open(run_dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            self._descriptor = self._take()
             self.holder = LockHolder(host=hostname(), pid=os.getpid(), boot_id=boot_id(), started=clock.now())
             self._write_holder(self._descriptor)
         except BaseException:
@@ -90,30 +92,43 @@ class RunLock:
         Raises:
             StorageError: the system refused; the lock is released nevertheless.
         """
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            self._fs.close(descriptor, path=self._path)
+        with ExitStack() as stack:
+            for descriptor in self._take_descriptors():
+                stack.enter_context(self._fs.closing(descriptor, path=self._path))
 
     def abandon(self) -> None:
         """Close this process's copy; the lock stays with the parent process."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
+        for descriptor in self._take_descriptors():
             with suppress(OSError):
                 os.close(descriptor)
 
+    def _take_descriptors(self) -> list[int]:
+        taken = [number for number in (self._descriptor, self._folder) if number is not None]
+        self._descriptor = self._folder = None
+        return taken
+
     def require_held(self) -> None:
-        """Make sure that run.lock still names the file that is locked here.
+        """Make sure that run.lock, in the folder that was opened, still names the file that is locked here.
+
+        A folder that was moved is still that folder.
 
         Raises:
             UnsafeError: it was closed, removed or replaced, so that a second writer could start.
-            StorageError: the system refused.
+            StorageError: the run folder was deleted, or the system refused.
         """
-        if self._descriptor is None or not self._is_in_place(self._descriptor):
-            raise UnsafeError(
-                "the lock file was removed or replaced while this writer held it",
-                path=self._path,
-                advice="stop every writer of this run, then start one again; never remove the lock file",
+        if self._descriptor is not None and self._is_in_place(self._descriptor):
+            return
+        if self._folder is not None and self._fs.fstat(self._folder, path=self._path.parent).st_nlink == 0:
+            raise StorageError(
+                "the run folder was deleted while this writer used it",
+                path=self._path.parent,
+                advice="nothing more can be written to it; restore it from a copy",
             )
+        raise UnsafeError(
+            "the lock file was removed or replaced while this writer held it",
+            path=self._path,
+            advice="stop every writer of this run, then start one again; never remove the lock file",
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +159,7 @@ class RunLock:
 
     def _is_in_place(self, descriptor: int) -> bool:
         try:
-            named = self._fs.stat(self._path)
+            named = self._fs.stat(self._path.name, directory=self._folder)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return False

@@ -131,6 +131,16 @@ class EventLog:
                 fs.close(descriptor, path=path)
             raise
 
+    def locate_folder(self) -> Path:
+        """Return where the log's folder lies now, also after it was moved.
+
+        Raises:
+            StorageError: it was deleted, or the system does not tell where it is.
+        """
+        if self._folder is None:
+            raise UsageError("the log is closed", path=self._path)
+        return Path(self._fs.locate(self._folder, path=self._path.parent))
+
     def append(self, event: Event) -> LogPosition:
         """Write one event and return its position; synced unless it is a `train` event soon after the last sync.
 
