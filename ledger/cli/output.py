@@ -31,11 +31,15 @@ __all__ = [
 EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
 """Verdict to exit code."""
 
+UNLIMITED: Final = 1 << 20
+"""Columns of a line that is never broken here."""
+
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines to standard output; a terminal wraps them itself, so that no width can break them."""
     survive_encoding()
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    # A width of its own, because rich prints nothing at all where COLUMNS is 0.
+    console = Console(width=UNLIMITED, soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in lines:
         console.print(Text(harmless(line.text), style=line.style))
 

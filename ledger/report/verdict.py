@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
+from ledger.audit.rules import UNCHECKED
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.parts import Counters
 from ledger.report.lines import Line, blank, heading, number, seconds, table
@@ -111,8 +112,21 @@ def _uncertainty(verdict: Verdict) -> str:
 
 
 def _unchecked_lines(verdict: Verdict) -> Iterator[Line]:
-    for name, reasons in (("not checked", verdict.not_checked), ("not applicable", verdict.not_applicable)):
+    later = {rule: why for rule, why in verdict.not_checked.items() if rule in UNCHECKED}
+    others = {rule: why for rule, why in verdict.not_checked.items() if rule not in UNCHECKED}
+    for name, reasons in (("not checked", others), ("not applicable", verdict.not_applicable)):
         if reasons:
             yield blank()
             yield heading(name)
-            yield from (Line(f"  {rule}: {reason}", "dim") for rule, reason in reasons.items())
+            yield from (Line(f"  {rules}: {reason}", "dim") for rules, reason in _by_reason(reasons))
+    if later:
+        yield Line(f"  not checked by this version: {', '.join(later)}", "dim")
+
+
+def _by_reason(reasons: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what shares a reason together, in the order of the first."""
+    together: dict[str, list[str]] = {}
+    for rule, reason in reasons.items():
+        together.setdefault(reason, []).append(rule)
+    for reason, rules in together.items():
+        yield ", ".join(rules), reason

@@ -1,0 +1,59 @@
+"""What only a real process shows: encodings, closed pipes, the time that help takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.audit.editing import edit
+
+Run = Callable[[str], Path]
+
+
+def ledger(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "ledger", *arguments],
+        capture_output=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        {"NO_COLOR": "1", "TERM": "dumb"},
+        {"COLUMNS": "0"},
+        {"COLUMNS": "10"},
+    ],
+)
+def test_output_survives_its_surroundings(environment: dict[str, str], copy_of: Run):
+    run = copy_of("interrupted")
+    edit(run, lambda events: events[0]["run"].update(name="naïve — 名前"))
+    done = ledger("summarize", str(run), **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b""
+    assert b"\x1b" not in done.stdout
+    assert b"latest session, number 1" in done.stdout
+
+
+def test_a_reader_that_goes_away_ends_it_quietly():
+    command = [sys.executable, "-P", "-m", "ledger", "explain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys, ledger.cli; ledger.cli.main(['--help']); print(*sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "pydantic", "msgspec", "torch", "ledger.audit"}
+    assert not heavy & set(done.stderr.split())

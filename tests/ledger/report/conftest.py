@@ -1,0 +1,5 @@
+"""The honest runs of the audit's tests."""
+
+from tests.ledger.audit.conftest import copy_of, healthy_run
+
+__all__ = ["copy_of", "healthy_run"]

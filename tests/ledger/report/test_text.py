@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ledger.audit import reconcile, summarize
+from ledger.audit.findings import Findings
+from ledger.report.lines import Line, number, seconds, table
+from ledger.report.summary import summary_lines
+from ledger.report.verdict import finding_lines, verdict_lines
+
+
+def text(lines) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def test_a_verdict_begins_with_what_may_be_said(healthy_run: Callable[[str], Path]):
+    lines = list(verdict_lines(reconcile(healthy_run("plain")), title="run x"))
+    assert lines[0].text == "run x: PASSED"
+    assert lines[1].text.startswith("status: complete")
+
+
+def test_a_verdict_states_what_was_spent_as_a_range_after_a_kill(healthy_run: Callable[[str], Path]):
+    shown = text(verdict_lines(reconcile(healthy_run("resumed")), title="x"))
+    assert "at least" in shown
+    assert "at most (unlogged work of session 1)" in shown
+
+
+def test_a_verdict_without_a_kill_states_what_was_spent_exactly(healthy_run: Callable[[str], Path]):
+    assert "at least" not in text(verdict_lines(reconcile(healthy_run("plain")), title="x"))
+
+
+def test_a_verdict_says_what_was_not_checked(healthy_run: Callable[[str], Path]):
+    shown = text(verdict_lines(reconcile(healthy_run("plain")), title="x"))
+    assert "not checked" in shown
+    assert "no control was given" in shown
+
+
+def test_many_findings_stay_readable_and_are_counted_exactly():
+    findings = Findings()
+    for number_ in range(100_000):
+        findings.add("LG201", "wrong", where=f"line {number_}")
+    assert len(findings.kept) == 100
+    assert findings.counts["error"] == 100_000
+    shown = list(finding_lines(findings.kept, findings.counts))
+    assert len(shown) < 30
+    assert "99900 more were counted and not kept" in text(shown)
+
+
+def test_the_gravest_findings_come_first():
+    findings = Findings()
+    findings.add("LG605", "other", where="a")
+    findings.add("LG104", "torn", where="b")
+    findings.add("LG201", "wrong", where="c")
+    assert [found.severity for found in findings.kept] == ["error", "missing", "warning"]
+
+
+def test_a_path_that_is_no_text_can_be_reported():
+    findings = Findings()
+    findings.add("LG601", "gone", where="caf\udce9")
+    assert findings.kept[0].where == "caf\\udce9"
+
+
+def test_a_summary_keeps_training_and_wall_clock_apart(healthy_run: Callable[[str], Path]):
+    shown = text(summary_lines(summarize(healthy_run("resumed"))))
+    assert "training only" in shown
+    assert "wall clock" in shown
+    assert "earlier sessions" in shown
+    assert "latest session, number 2" in shown
+
+
+def test_numbers_and_durations_are_for_people():
+    assert [number(value) for value in (None, 9_999, 1_234_567, 0.1234567891, "NaN", True)] == [
+        "-",
+        "9999",
+        "1,234,567",
+        "0.123457",
+        "NaN",
+        "True",
+    ]
+    assert [seconds(value) for value in (1.26, 61.0, 3 * 3600 + 120.0)] == [
+        "1.3 s",
+        "1 min 01 s",
+        "3 h 02 min",
+    ]
+
+
+def test_a_table_aligns_rows_of_different_lengths():
+    assert list(table([["a", "bb"], ["aaa"]])) == [Line("  a    bb"), Line("  aaa")]
