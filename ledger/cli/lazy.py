@@ -21,9 +21,11 @@ COMMANDS: Final = {
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
     "verify": "Rehash every byte of a run, a dataset or a checkpoint.",
+    "repair": "Put right what a crash left in a run (says what it would do; --apply does it).",
     "diff": "Compare two runs: recipes, environments, data, results.",
     "explain": "Say what a rule means and what to do about a finding.",
     "schema": "Print the JSON Schema of a document or event.",
+    "doctor": "Say whether runs are safe in a folder: file system, syncs, renames, locks.",
 }
 """Every command and the line that `--help` shows for it; its code is in `ledger.cli.<name>`."""
 

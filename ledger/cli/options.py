@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "DataPath", "RunPath", "whole_number"]
+__all__ = ["AllowNetworkFs", "AsJson", "DataPath", "RunPath", "whole_number"]
 
 # Text and not Path, which would take "" for the current folder.
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AllowNetworkFs = Annotated[
+    bool,
+    typer.Option(
+        "--allow-network-fs", help="Write although this lies on a network file system (see `ledger doctor`)."
+    ),
+]
 DataPath = Annotated[
     str | None,
     typer.Option("--data", metavar="DIR", help="Where the dataset lies, if not where the recipe says."),

@@ -25,6 +25,7 @@ __all__ = [
     "Mount",
     "classify",
     "find_mount",
+    "is_asked_for",
     "is_case_insensitive",
     "refuse_network_file_system",
 ]
@@ -97,7 +98,7 @@ def refuse_network_file_system(path: StrPath, *, is_allowed: bool = False) -> No
     if mount is None or mount.file_system_class != "network":
         return
     problem = f"this lies on a network file system ({mount.kind}, mounted on {mount.point})"
-    if is_allowed or os.environ.get(ALLOW_NETWORK_FS) == "1":
+    if is_asked_for(is_allowed=is_allowed):
         warnings.warn(
             f"{os.fspath(path)}: {problem}: one writer and durability are its server's word",
             DurabilityWarning,
@@ -110,6 +111,11 @@ def refuse_network_file_system(path: StrPath, *, is_allowed: bool = False) -> No
         expected="a local file system: locks and syncs do not mean the same everywhere",
         advice=f"write to a local disk and copy later; or ask for it: --allow-network-fs, {ALLOW_NETWORK_FS}=1",
     )
+
+
+def is_asked_for(*, is_allowed: bool) -> bool:
+    """Tell whether the caller or the environment asks for writing to network file systems."""
+    return is_allowed or os.environ.get(ALLOW_NETWORK_FS) == "1"
 
 
 def is_case_insensitive(folder: StrPath, *, fs: FileSystem = OS) -> bool:

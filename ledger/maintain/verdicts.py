@@ -1,4 +1,4 @@
-"""What writes into a run beside its recorder: the verdict that a reconcile was asked to keep."""
+"""The verdict that a reconcile was asked to keep in its run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ledger.records.documents import Verdict
 from ledger.records.layout import SEAL
 from ledger.storage.atomic import replace_file
 from ledger.storage.documents import document_bytes
+from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["VERDICT", "write_verdict"]
 
@@ -22,6 +23,7 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict) -> Path:
 
     Raises:
         RefusedError: the run is sealed: it was declared done, and nothing is added to it.
+        UnsafeError: it lies on a network file system and nobody asked for writing there.
         StorageError: the system refused to write.
     """
     folder = Path(run_dir)
@@ -32,5 +34,6 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict) -> Path:
             expected="a run that is still open",
             advice="print the verdict instead",
         )
+    refuse_network_file_system(folder)
     replace_file(folder / VERDICT, document_bytes(verdict))
     return folder / VERDICT
