@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from ledger.errors import UsageError
 from ledger.recorder import describe_code, describe_environment
 from ledger.records.documents import Environment
 from ledger.records.fields import Json
@@ -21,7 +22,16 @@ CODE: Final = Path(__file__).resolve().parent.parent
 
 
 def prepare_machine(config: TrainerConfig) -> None:
-    """Set the number of threads and, where the recipe says so, allow deterministic algorithms alone."""
+    """Set the number of threads and, where the recipe says so, allow deterministic algorithms alone.
+
+    Raises:
+        UsageError: the device is not there.
+    """
+    if config.machine.device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(
+            f"machine.device is {config.machine.device}, and torch {torch.__version__} finds no such device here",
+            advice="set machine.device=cpu, or install torch for the accelerator",
+        )
     torch.set_num_threads(config.machine.threads)
     if config.determinism.deterministic and config.machine.device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts

@@ -98,7 +98,8 @@ def attempt_update(training: Training, loss: float) -> bool:
     state.optimizer.zero_grad()
     state.schedule.advance()
     recorder.updated(loss=loss, grad_norm=norm, lr=rates)
-    training.report.step(recorder.counters, loss=loss, grad_norm=norm, rates=rates)
+    with recorder.phase("report"):
+        training.report.step(recorder.counters, loss=loss, grad_norm=norm, rates=rates)
     return True
 
 

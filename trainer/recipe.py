@@ -107,8 +107,7 @@ def continue_config(recorded: Recipe, typed: TrainerConfig, *, run: Path) -> Tra
     refused = [str(found) for found in differences if _is_refused(found)]
     if refused:
         raise RefusedError(
-            f"the run was started with another recipe; {len(refused)} fields differ (recorded -> typed): "
-            + "; ".join(refused),
+            f"{len(refused)} setting(s) differ from the run's (recorded -> typed): " + "; ".join(refused),
             path=run,
             expected="the settings that define the experiment unchanged, and a target that is not lower",
             advice="set them back, or start a new run with another --run",

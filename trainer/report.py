@@ -19,9 +19,7 @@ from trainer.config import TrainerConfig
 __all__ = ["Report", "arithmetic"]
 
 
-def arithmetic(
-    config: TrainerConfig, *, start_step: int, tokens_per_epoch: int, parameters: int
-) -> list[str]:
+def arithmetic(config: TrainerConfig, *, start_step: int, tokens_per_epoch: int, parameters: int) -> str:
     """Return the nominal arithmetic of a run: plans from the recipe, no measurements.
 
     Args:
@@ -33,13 +31,15 @@ def arithmetic(
     batch = config.batch
     updates = config.run.target_step - start_step
     planned = updates * config.tokens_per_update
-    return [
-        f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
-        f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
-        f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.run.target_step:,}",
-        f"an epoch is {tokens_per_epoch:,} tokens, so that is {planned / tokens_per_epoch:.2f} epochs",
-        f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
-    ]
+    return "\n".join(
+        (
+            f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
+            f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
+            f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.run.target_step:,}",
+            f"an epoch is {tokens_per_epoch:,} tokens, so that is {planned / tokens_per_epoch:.2f} epochs",
+            f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
+        )
+    )
 
 
 class Report:
@@ -67,9 +67,9 @@ class Report:
             self._task = self._progress.add_task(escape(name), total=target, completed=step, status="")
             yield
 
-    def say(self, line: str) -> None:
-        """Write one line of text."""
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def say(self, text: str) -> None:
+        """Write text."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, counters: Counters, *, loss: float, grad_norm: float, rates: Mapping[str, float]) -> None:
         """Show an applied update."""

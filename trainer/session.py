@@ -28,7 +28,7 @@ from trainer.optim import partition_summary
 from trainer.recipe import complete_config, continue_config, fix_horizon, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
-from trainer.state import build_state
+from trainer.state import TrainingState, build_state
 
 __all__ = ["Request", "run_session"]
 
@@ -53,6 +53,15 @@ class Choice:
     parent: CompleteCheckpoint | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The effective recipe and what it reads."""
+
+    config: TrainerConfig
+    dataset: Dataset
+    data: TrainingData
+
+
 def run_session(request: Request, *, console: Console, stop: StopRequest) -> SessionStatus | None:
     """Train one session and return how it ended; None where the run was complete already and nothing was written.
 
@@ -66,25 +75,23 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     dataset = open_dataset(request.config.data.path)
     typed = complete_config(request.config, dataset)
     _require_validation(typed, dataset)
+    prepare_machine(typed)
+    data = TrainingData(dataset, typed)
     with RunRecorder(request.run_dir) as recorder:
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
         config = (
             fix_horizon(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
         )
+        report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
-            console.print(
+            report.say(
                 f"{request.run_dir}: the run is complete at step {config.run.target_step:,}; nothing to do, nothing "
-                "written. (Raise run.target_step to go on.)",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
+                "written (raise run.target_step to go on)"
             )
             return None
-        report = Report(console, interval=config.logging.interval)
-        training = _prepare(
-            request, recorder, choice, config=config, dataset=dataset, report=report, stop=stop
-        )
+        inputs = Inputs(config=config, dataset=dataset, data=data)
+        training = _begin(request, choice, inputs, recorder=recorder, report=report, stop=stop)
         with report.showing(config.run.name, step=recorder.step, target=recorder.target_step):
             return fit(training)
 
@@ -145,63 +152,60 @@ def _is_done(request: Request, recorder: RunRecorder, choice: Choice, config: Tr
     return config.run.target_step == recorder.target_in_force and not goes_back
 
 
-def _prepare(
+def _begin(
     request: Request,
-    recorder: RunRecorder,
     choice: Choice,
+    inputs: Inputs,
     *,
-    config: TrainerConfig,
-    dataset: Dataset,
+    recorder: RunRecorder,
     report: Report,
     stop: StopRequest,
 ) -> Training:
-    """Build everything, restore everything, and only then start the session."""
-    prepare_machine(config)
+    """Build the state, put everything where the choice says, and only then start the session."""
+    config, data = inputs.config, inputs.data
     state = build_state(config)
-    data = TrainingData(dataset, config)
     if choice.parent is not None:
         data.restore(restore_checkpoint(choice.parent, state).cursor)
     stop.refuse_to_begin()
-    counts = parameter_counts(state.model)
-    recorder.start(
-        SessionPlan(
-            recipe=recipe_of(config),
-            environment=environment_record(config),
-            data=_data_identities(config, dataset),
-            tokens_per_microbatch=config.batch.tokens_per_microbatch,
-            cursor=data.cursor,
-            name=config.run.name,
-            purpose=config.run.purpose,
-            model=ModelSummary(parameters=counts),
-            optimizer=partition_summary(state.groups),
-            start=choice.start,
-            parent=choice.parent,
-            argv=request.argv,
-        ),
-        capture=state.capture,
-    )
-    for line in _opening_lines(choice, recorder, config=config, data=data, parameters=sum(counts.values())):
-        report.say(line)
-    return Training(
-        config=config, dataset=dataset, data=data, state=state, recorder=recorder, report=report, stop=stop
-    )
-
-
-def _data_identities(config: TrainerConfig, dataset: Dataset) -> DataIdentities:
-    identity = dataset.metadata_sha256
-    return DataIdentities(train=identity, validation=identity if config.evaluation.enabled else None)
-
-
-def _opening_lines(
-    choice: Choice, recorder: RunRecorder, *, config: TrainerConfig, data: TrainingData, parameters: int
-) -> list[str]:
+    plan = _plan(request, choice, inputs, state)
+    recorder.start(plan, capture=state.capture)
     where = "from the beginning" if choice.parent is None else f"from {choice.parent.path}"
-    return [
-        f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {where}",
-        *arithmetic(
+    report.say(f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {where}")
+    report.say(
+        arithmetic(
             config,
             start_step=recorder.step,
             tokens_per_epoch=data.tokens_per_epoch,
-            parameters=parameters,
+            parameters=sum(plan.model.parameters.values()),
+        )
+    )
+    return Training(
+        config=config,
+        dataset=inputs.dataset,
+        data=data,
+        state=state,
+        recorder=recorder,
+        report=report,
+        stop=stop,
+    )
+
+
+def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState) -> SessionPlan:
+    config, dataset = inputs.config, inputs.dataset
+    has_validation = VALIDATION in dataset.manifest.splits
+    return SessionPlan(
+        recipe=recipe_of(config),
+        environment=environment_record(config),
+        data=DataIdentities(
+            train=dataset.metadata_sha256, validation=dataset.metadata_sha256 if has_validation else None
         ),
-    ]
+        tokens_per_microbatch=config.batch.tokens_per_microbatch,
+        cursor=inputs.data.cursor,
+        name=config.run.name,
+        purpose=config.run.purpose,
+        model=ModelSummary(parameters=parameter_counts(state.model)),
+        optimizer=partition_summary(state.groups),
+        start=choice.start,
+        parent=choice.parent,
+        argv=request.argv,
+    )

@@ -76,7 +76,7 @@ def _type(config: TrainerConfig, run: Path, *arguments: str) -> int:
 @pytest.fixture
 def long_config(dataset) -> TrainerConfig:
     checkpoint = {"policy": "interval", "interval": 20}
-    return tiny_config(dataset, run={"target_step": 150}, checkpoint=checkpoint)
+    return tiny_config(dataset, run={"target_step": 60}, checkpoint=checkpoint)
 
 
 def test_killed_and_resumed_in_new_processes_is_never_stopped(long_config, tmp_path):

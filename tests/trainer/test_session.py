@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from ledger.checkpoints import find_checkpoints
@@ -196,6 +197,19 @@ def test_without_validation_nothing_is_measured(tmp_path):
     assert train(config, tmp_path / "run") == "completed"
     (start,) = [event for event in events(tmp_path / "run") if isinstance(event, SessionStart)]
     assert start.data.validation is None
+
+
+def test_validation_can_be_left_out_later(dataset, tmp_path):
+    train(tiny_config(dataset, run={"target_step": 4}), tmp_path / "run", stop=StopAfter(attempts=2))
+    without = tiny_config(dataset, run={"target_step": 4}, evaluation={"enabled": False})
+    assert train(without, tmp_path / "run", resume="auto") == "completed"
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"machine\.device"):
+        train(tiny_config(dataset, machine={"device": "cuda"}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_policy_none_keeps_no_weights_but_the_final_evaluation(dataset, tmp_path):
