@@ -47,6 +47,8 @@ class ToySettings:
     policy: str = "interval"
     clip_norm: float | None = 1.0
     learning_rate: float = 0.01
+    deterministic: bool = True
+    """What the recipe declares: whether the same data and state give the same result."""
 
     def recipe(self) -> Recipe:
         """Return the recipe that these settings are."""
@@ -58,7 +60,7 @@ class ToySettings:
             "logging": {"interval": self.interval, "evidence": self.evidence},
             "checkpoint": {"policy": self.policy, "interval": self.checkpoint_interval},
             "evaluation": {"enabled": True, "interval": self.evaluate_every},
-            "determinism": {"deterministic": True},
+            "determinism": {"deterministic": self.deterministic},
         }
         operational = ("run", "logging", "checkpoint", "evaluation")
         classes: dict[str, LeafClass] = {
