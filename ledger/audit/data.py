@@ -93,7 +93,9 @@ class DataChecker(Checker):
             return
         for problem in problems:
             rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
-            self.findings.add(rule, str(problem.error), where=f"{where}/{problem.file}")
+            self.findings.add(
+                rule, str(problem.error), where=f"{where}/{problem.file}", severity=problem.severity
+            )
 
 
 class BatchChecker(Checker):

@@ -19,6 +19,9 @@ __all__ = ["FormChecker", "PinChecker", "RunDocumentChecker"]
 CLOCK_JUMP_SECONDS: Final = 60.0
 """By how much wall clock and monotonic clock may drift apart between two events before it is a hint."""
 
+_MINUTES: Final = len("2026-01-01T00:00")
+"""Times that agree so far are less than a minute apart, and need not be parsed."""
+
 
 class FormChecker(Checker):
     """Lines, chain, order and clocks."""
@@ -30,69 +33,59 @@ class FormChecker(Checker):
         self._next_seq = 0
         self._session = 0
         self._has_ended = False
-        self._is_known_start = False
 
     def on_line(self, line: LogLine) -> None:
         """Check a line's form, its chain and its place in the order."""
-        where = place(line)
         if line.has_broken_chain:
             self.findings.add(
                 "LG102",
-                "this line's chain digest does not follow from it and the line before: one of the two was "
-                "changed",
-                where=where,
+                "this line's chain digest does not follow from it and the line before: one of the two was changed",
+                where=place(line),
                 evidence={"stated": line.chain, "computed": line.expected_chain},
             )
         event = line.event
         if event is None:
             if line.newer_version is None:
-                self.findings.add("LG101", line.form_problem or "this line holds no event", where=where)
+                self.findings.add("LG101", line.form_problem or "this line holds no event", where=place(line))
             self._next_seq += 1
             return
         if isinstance(event, UnknownEvent):
             self.findings.add(
                 "LG101",
                 f"an event of unknown kind {event.event!r}: it is kept, but nobody can say what it changes",
-                where=where,
+                where=place(line),
                 severity="missing",
             )
-        self._check_seq(event, where)
-        self._check_session(event, where)
-        self._check_clocks(event, where)
-
-    def _check_seq(self, event: AnyEvent | UnknownEvent, where: str) -> None:
         if event.seq != self._next_seq:
             self.findings.add(
                 "LG103",
-                f"seq is {event.seq}, expected {self._next_seq}: lines are missing, repeated or in another "
-                "order",
-                where=where,
+                f"seq is {event.seq}, expected {self._next_seq}: lines are missing, repeated or in another order",
+                where=place(line),
                 evidence={"found": event.seq, "expected": self._next_seq},
             )
         self._next_seq = event.seq + 1
+        self._check_session(event, line)
+        self._check_clocks(event, line)
 
-    def _check_session(self, event: AnyEvent | UnknownEvent, where: str) -> None:
+    def _check_session(self, event: AnyEvent | UnknownEvent, line: LogLine) -> None:
         is_start = isinstance(event, SessionStart)
+        problems = []
         if event.session == self._session:
             if is_start:
-                self.findings.add("LG106", f"session {event.session} has a second session_start", where=where)
+                problems.append(("LG106", f"session {event.session} has a second session_start"))
             elif self._has_ended:
-                self.findings.add(
-                    "LG106", f"session {event.session} goes on after its session_end", where=where
-                )
+                problems.append(("LG106", f"session {event.session} goes on after its session_end"))
         else:
             if event.session != self._session + 1:
-                self.findings.add(
-                    "LG103", f"session {event.session} follows session {self._session}", where=where
-                )
+                problems.append(("LG103", f"session {event.session} follows session {self._session}"))
             if not is_start:
-                self.findings.add(
-                    "LG106", f"session {event.session} does not begin with a session_start", where=where
-                )
+                problems.append(("LG106", f"session {event.session} does not begin with a session_start"))
             self._session, self._has_ended = event.session, False
         self._has_ended = self._has_ended or isinstance(event, SessionEnd)
+        for rule, problem in problems:
+            self.findings.add(rule, problem, where=place(line))
 
-    def _check_clocks(self, event: AnyEvent | UnknownEvent, where: str) -> None:
+    def _check_clocks(self, event: AnyEvent | UnknownEvent, line: LogLine) -> None:
         before = self.stream.previous
         if before is None or before.session != event.session:
             return
@@ -101,16 +94,16 @@ class FormChecker(Checker):
             self.findings.add(
                 "LG107",
                 f"elapsed falls from {before.elapsed} s to {event.elapsed} s within the session",
-                where=where,
+                where=place(line),
             )
-        elif event.time != before.time:
+        elif event.time[:_MINUTES] != before.time[:_MINUTES] or elapsed > CLOCK_JUMP_SECONDS:
             wall = _seconds_between(before.time, event.time)
             if wall is not None and abs(wall - elapsed) > CLOCK_JUMP_SECONDS:
                 self.findings.add(
                     "LG107",
                     f"the wall clock moved by {wall:.0f} s while {elapsed:.0f} s passed: it was set, or the "
                     "machine slept",
-                    where=where,
+                    where=place(line),
                     severity="hint",
                 )
 

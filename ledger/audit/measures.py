@@ -32,18 +32,18 @@ class FiniteChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Check what was measured of applied updates."""
-        values: dict[str, Measurement | None] = {
-            name: getattr(event, name) for name in ("loss", "loss_last", "grad_norm", "grad_norm_max")
-        }
-        values |= {f"lr of {group}": rate for group, rate in (event.lr or {}).items()}
-        for name, value in values.items():
-            if value is not None and not is_finite(value):
-                self.findings.add(
-                    "LG207", f"{name} is {value}, yet the update was applied", where=self.stream.where
-                )
+        if any(isinstance(value, str) for value in _measures(event).values()):
+            self._report(event)
         if event.window.updates:
             is_broken = any(isinstance(value, str) for value in (event.loss_last, event.grad_norm))
             self._broken_since = event.seq if is_broken else None
+
+    def _report(self, event: Train) -> None:
+        for name, value in _measures(event).items():
+            if isinstance(value, str):
+                self.findings.add(
+                    "LG207", f"{name} is {value}, yet the update was applied", where=self.stream.where
+                )
 
     def on_checkpoint(self, event: Checkpoint) -> None:
         """Check that no checkpoint captures a state that a non-finite update made."""
@@ -63,6 +63,16 @@ class FiniteChecker(Checker):
                 f"a complete evaluation of {event.split} has loss {event.loss}",
                 where=self.stream.where,
             )
+
+
+def _measures(event: Train) -> dict[str, Measurement | None]:
+    """Return what was measured of applied updates, by name; a non-finite one is a text."""
+    return {
+        "loss": event.loss,
+        "loss_last": event.loss_last,
+        "grad_norm": event.grad_norm,
+        "grad_norm_max": event.grad_norm_max,
+    } | {f"lr of {group}": rate for group, rate in (event.lr or {}).items()}
 
 
 class RateChecker(Checker):

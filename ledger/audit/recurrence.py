@@ -15,6 +15,7 @@ from ledger.audit.corpus import Corpus, RunReader
 from ledger.audit.positions import EpochLengths
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
+from ledger.records.documents import Severity
 from ledger.records.layout import LOG
 from ledger.records.parts import Position
 
@@ -84,18 +85,19 @@ class RecurrenceChecker(Checker):
         self, batches: NDArray[np.uint64], begin: int, end: int, *, epoch: int, track: Track
     ) -> None:
         for stretch in _stretches(batches[begin:end])[:REPORTED_STRETCHES]:
-            severity = self._judge(stretch, track, begin=begin, epoch=epoch)
+            severity = self._judge(stretch, track, epoch=epoch)
             explained = {
+                "error": "the reader went back",
                 "hint": "the text is the same at both places",
                 "missing": "without the dataset nobody can say whether the text is the same there",
-            }.get(severity, "the reader went back")
+            }[severity]
             self.findings.add(
                 "LG211",
                 f"{stretch.count} microbatches from number {begin + stretch.later} of the branch on are "
                 "those from number "
                 f"{begin + stretch.earlier} on, in one epoch: {explained}",
                 where=f"{LOG}, microbatch {begin + stretch.later} of the branch",
-                severity=severity,  # type: ignore[arg-type]
+                severity=severity,
                 evidence={
                     "epoch": epoch,
                     "first": begin + stretch.earlier,
@@ -104,14 +106,14 @@ class RecurrenceChecker(Checker):
                 },
             )
 
-    def _judge(self, stretch: Stretch, track: Track, *, begin: int, epoch: int) -> str:
+    def _judge(self, stretch: Stretch, track: Track, *, epoch: int) -> Severity:
         """Tell duplicate text from a replay, by reading both places where the dataset is at hand."""
-        del begin
         reader = RunReader.of(track, corpus=self._corpus)
         if isinstance(reader, str):
             return "missing" if stretch.count == 1 else "error"
         size = track.start.tokens_per_microbatch
-        offset = next(iter(track.start.cursor.values())).offset // size if epoch == 0 else 0
+        first = next(iter(track.start.cursor.values()))
+        offset = first.offset // size if epoch == first.epoch else 0
         places = [Position(epoch, (offset + index) * size) for index in (stretch.earlier, stretch.later)]
         earlier, later = (reader.digest_at(place) for place in places)
         return "hint" if isinstance(earlier, str) and earlier == later else "error"

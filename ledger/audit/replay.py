@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ledger.audit.lineage import resolve_parent, starts_from_beginning
-from ledger.audit.stream import Checker, Stream
+from ledger.audit.stream import Checker, Stream, place
 from ledger.audit.track import Track
 from ledger.records.events import (
     AnyEvent,
@@ -20,6 +20,7 @@ from ledger.records.events import (
     UnknownEvent,
 )
 from ledger.records.parts import COUNTER_NAMES, Counters
+from ledger.storage.log_reader import LogLine
 
 __all__ = ["CounterChecker", "SkipChecker", "WindowChecker", "describe"]
 
@@ -46,6 +47,11 @@ class CounterChecker(Checker):
         before, track = self.stream.previous, self.stream.track
         if before is None or track is None:
             return
+        if _any_falls(event, before):
+            self._report_falls(event, before)
+        self._check_tokens(event, before, track)
+
+    def _report_falls(self, event: AnyEvent | UnknownEvent, before: AnyEvent | UnknownEvent) -> None:
         for name in COUNTER_NAMES:
             if getattr(event, name) < getattr(before, name):
                 self.findings.add(
@@ -54,7 +60,6 @@ class CounterChecker(Checker):
                     f"{event.session}",
                     where=self.stream.where,
                 )
-        self._check_tokens(event, before, track)
 
     def on_session_start(self, event: SessionStart) -> None:
         """A later session whose parent is unknown still starts from some checkpoint's counters or the run's."""
@@ -95,6 +100,18 @@ class CounterChecker(Checker):
             )
 
 
+def _any_falls(event: AnyEvent | UnknownEvent, before: AnyEvent | UnknownEvent) -> bool:
+    # Spelt out, because it runs on every line of the log.
+    return (
+        event.step < before.step
+        or event.attempts < before.attempts
+        or event.skipped < before.skipped
+        or event.microbatches < before.microbatches
+        or event.tokens_seen < before.tokens_seen
+        or event.loss_tokens < before.loss_tokens
+    )
+
+
 class WindowChecker(Checker):
     """LG202, LG204: windows against totals, and whole accumulation windows."""
 
@@ -105,8 +122,7 @@ class WindowChecker(Checker):
         self._track: Track | None = None
         self._base: Counters | None = None
         """Totals at the last train event or session start; None behind a damaged place."""
-        self._last: Counters | None = None
-        self._last_where = ""
+        self._last: LogLine | None = None
         self._remainder: tuple[int, str] | None = None
         """The remainder at the last train event and its place, until the session's end explains it."""
 
@@ -192,7 +208,7 @@ class WindowChecker(Checker):
         """Follow the totals; behind a damaged place the next train event is the new base."""
         if self.stream.previous is None and not isinstance(event, SessionStart | Train):
             self._base = None
-        self._last, self._last_where = event.counters, self.stream.where
+        self._last = self.stream.line
 
     def finish(self) -> None:
         """Judge what the last session left open."""
@@ -200,9 +216,12 @@ class WindowChecker(Checker):
 
     def _close_unclean(self) -> None:
         """Without an end, the last events may be ahead of the windows by less than one logging interval."""
-        track, base, last = self._track, self._base, self._last
+        track, base, line = self._track, self._base, self._last
         self._remainder = None
-        if track is None or track.end is not None or base is None or last is None or track.sections is None:
+        last = None if line is None else line.event
+        if line is None or last is None or track is None or track.end is not None:
+            return
+        if base is None or track.sections is None:
             return
         logging = track.sections.logging
         if logging is not None and last.step - base.step >= logging.interval:
@@ -211,7 +230,7 @@ class WindowChecker(Checker):
                 f"step is {last.step - base.step} ahead of the last window of session {track.number}, "
                 "although a train "
                 f"event is due every {logging.interval} updates",
-                where=self._last_where,
+                where=place(line),
             )
 
     def _check_whole(

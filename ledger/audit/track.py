@@ -57,8 +57,11 @@ class TrainRows:
         self.seq.append(event.seq)
         self.offset.append(offset)
         self.length.append(length)
-        for name in ("step", "attempts", "microbatches", "tokens_seen", "loss_tokens"):
-            getattr(self, name).append(getattr(event, name))
+        self.step.append(event.step)
+        self.attempts.append(event.attempts)
+        self.microbatches.append(event.microbatches)
+        self.tokens_seen.append(event.tokens_seen)
+        self.loss_tokens.append(event.loss_tokens)
         self.window_start.append(max(0, event.microbatches - event.window.microbatches))
         self.chain.append(prefix(event.data_chain))
         self.measured.append(
