@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.config import dump_config, load_config
 from ledger.errors import ConfigError
-from tests.config.models import Experiment, Optimizer
+from tests.ledger.config.models import Experiment, Optimizer
 
 # Pieces that YAML gives a meaning to, glued in any order.
 words = "optimizer lr schedule name cosine weights country a 1 1e-3 017 ~ null << = . é".split()

@@ -7,7 +7,7 @@ import pytest
 
 from ledger.config import StrictModel, dump_config, leaf, leaf_classes, load_config, require_leaf_classes
 from ledger.errors import ConfigError
-from tests.config.models import Constant, Cosine, Experiment, Optimizer
+from tests.ledger.config.models import Constant, Cosine, Experiment, Optimizer
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.config import load_config
 from ledger.errors import ConfigError
-from tests.config.models import Experiment
+from tests.ledger.config.models import Experiment
 
 GOOD = b"optimizer:\n  lr: 1e-3\n"
 
