@@ -10,6 +10,7 @@ from ledger.records.documents import Verdict
 from ledger.records.layout import SEAL
 from ledger.storage.atomic import replace_file
 from ledger.storage.documents import document_bytes
+from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["VERDICT", "write_verdict"]
@@ -18,7 +19,7 @@ VERDICT = "verdict.json"
 """The last verdict that was written."""
 
 
-def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict) -> Path:
+def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict, *, fs: FileSystem = OS) -> Path:
     """Write a verdict into its run, in place of an older one; returns where it lies.
 
     Raises:
@@ -27,7 +28,7 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict) -> Path:
         StorageError: the system refused to write.
     """
     folder = Path(run_dir)
-    if (folder / SEAL).exists():
+    if fs.exists(folder / SEAL):
         raise RefusedError(
             "the run is sealed",
             path=folder,
@@ -35,5 +36,5 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict) -> Path:
             advice="print the verdict instead",
         )
     refuse_network_file_system(folder)
-    replace_file(folder / VERDICT, document_bytes(verdict))
+    replace_file(folder / VERDICT, document_bytes(verdict), fs=fs)
     return folder / VERDICT
