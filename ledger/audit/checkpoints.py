@@ -210,8 +210,7 @@ def _event_problems(captured: Captured, manifest: CheckpointManifest) -> Iterato
     if (event.session, event.at.seq) != (manifest.session, manifest.log.seq):
         yield (
             f"the event says session {event.session}, seq {event.at.seq}; the manifest session "
-            f"{manifest.session}, seq "
-            f"{manifest.log.seq}"
+            f"{manifest.session}, seq {manifest.log.seq}"
         )
     if event.state != manifest.state:
         yield "event and manifest state different digests of the live state"
@@ -237,8 +236,7 @@ def _trainer_problems(trainer: TrainerState, manifest: CheckpointManifest) -> It
     if (trainer.session, trainer.seq) != (manifest.session, manifest.log.seq):
         yield (
             f"trainer.json says session {trainer.session}, seq {trainer.seq}; the manifest session "
-            f"{manifest.session}, seq "
-            f"{manifest.log.seq}"
+            f"{manifest.session}, seq {manifest.log.seq}"
         )
     if (trainer.cursor, trainer.data_chain) != (manifest.cursor, manifest.data_chain):
         yield "trainer.json and the manifest state another cursor or data_chain"

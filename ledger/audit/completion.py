@@ -193,8 +193,7 @@ class CompletionChecker(Checker):
             self.findings.add(
                 "LG704",
                 f"{done.tokens_seen} tokens were seen; the plan's {planned} and {in_skips} in skipped "
-                "attempts do not explain "
-                "them",
+                "attempts do not explain them",
                 where=where,
                 evidence={"seen": done.tokens_seen, "planned": planned, "skipped": in_skips},
             )

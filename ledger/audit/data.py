@@ -147,8 +147,7 @@ class BatchChecker(Checker):
                 str(found)
                 if isinstance(found, LedgerError)
                 else f"the log says that microbatch {index} of the branch has digest {logged}…, but the "
-                f"shards hold {found}… "
-                f"at epoch {position.epoch}, offset {position.offset}",
+                f"shards hold {found}… at epoch {position.epoch}, offset {position.offset}",
                 where=f"{LOG}, microbatch {index} of the branch",
             )
             reported += 1

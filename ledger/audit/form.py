@@ -116,8 +116,7 @@ class FormChecker(Checker):
             self.findings.add(
                 "LG104",
                 f"{tail.bytes} bytes after the last newline were never committed: the next session moves "
-                "them to "
-                "quarantine/ and goes on after them",
+                "them to quarantine/ and goes on after them",
                 where=f"{LOG} byte {tail.offset}",
                 evidence={"bytes": tail.bytes, "sha256": tail.sha256},
             )
@@ -233,8 +232,7 @@ class RunDocumentChecker(Checker):
             self.findings.add(
                 "LG108",
                 f"is behind the log: it lists {len(found.sessions)} of {len(derived.sessions)} sessions; "
-                "the next session "
-                "writes it anew",
+                "the next session writes it anew",
                 where=RUN,
                 severity="warning",
             )

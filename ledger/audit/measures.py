@@ -137,8 +137,7 @@ class EvaluationChecker(Checker):
             self.findings.add(
                 "LG214",
                 f"the evaluation of {event.split} moved the random generators: what follows depends on how "
-                "often "
-                "evaluation runs",
+                "often evaluation runs",
                 where=self.stream.where,
                 evidence={"before": event.rng_before, "after": event.rng_after},
             )

@@ -92,8 +92,7 @@ class CursorChecker(Checker):
             if moved != consumed:
                 self._report(
                     f"the cursor moved from {spell(before)} to {spell(after)}, that is by {moved} tokens, "
-                    "but the window's "
-                    f"microbatches hold {consumed}",
+                    f"but the window's microbatches hold {consumed}",
                     moved=moved,
                     consumed=consumed,
                 )
@@ -117,8 +116,8 @@ class CursorChecker(Checker):
             length = self._epochs.known.get(source)
             if at.offset % size or (length is not None and at.offset >= length):
                 self._report(
-                    f"{source} stands at offset {at.offset}, expected a multiple of {size} below the epoch's "
-                    f"{length if length is not None else 'length'}"
+                    f"{source} stands at offset {at.offset}, expected a multiple of {size} below the "
+                    f"epoch's {length if length is not None else 'length'}"
                 )
 
     def _report(self, problem: str, **evidence: int) -> None:
@@ -170,9 +169,8 @@ class PositionChecker(Checker):
         if processed != microbatches * size:
             self.findings.add(
                 "LG505",
-                f"the cursor {spell(cursor)} stands for {processed} tokens, but {microbatches} "
-                f"microbatches of {size} hold "
-                f"{microbatches * size}",
+                f"the cursor {spell(cursor)} stands for {processed} tokens, but {microbatches} microbatches "
+                f"of {size} hold {microbatches * size}",
                 where=where,
                 evidence={"cursor": processed, "microbatches": microbatches * size},
             )

@@ -176,8 +176,7 @@ class AmendmentChecker(Checker):
                 self.findings.add(
                     "LG602",
                     f"an amendment says that {amendment.field} changed from {amendment.from_!r} to "
-                    f"{amendment.to!r}, which is "
-                    "not what the two recipes say",
+                    f"{amendment.to!r}, which is not what the two recipes say",
                     where=f"{where}, seq {amendment.seq}",
                 )
 

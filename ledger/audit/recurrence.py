@@ -94,8 +94,7 @@ class RecurrenceChecker(Checker):
             self.findings.add(
                 "LG211",
                 f"{stretch.count} microbatches from number {begin + stretch.later} of the branch on are "
-                "those from number "
-                f"{begin + stretch.earlier} on, in one epoch: {explained}",
+                f"those from number {begin + stretch.earlier} on, in one epoch: {explained}",
                 where=f"{LOG}, microbatch {begin + stretch.later} of the branch",
                 severity=severity,
                 evidence={
@@ -127,9 +126,8 @@ class RecurrenceChecker(Checker):
                 index = int(unequal[0])
                 self.findings.add(
                     "LG211",
-                    f"the recipe repeats its first {repeat} microbatches, but number {begin + index} of "
-                    "the branch is not "
-                    f"the one of number {index}",
+                    f"the recipe repeats its first {repeat} microbatches, but number {begin + index} of the "
+                    f"branch is not the one of number {index}",
                     where=f"{LOG}, microbatch {begin + index} of the branch",
                     evidence={"epoch": begin // repeat, "index": index},
                 )

@@ -79,8 +79,8 @@ class CounterChecker(Checker):
         if event.counters not in [*known, stream.history.starting_counters]:
             self.findings.add(
                 "LG206",
-                f"session {event.session} starts at {describe(event.counters)}, where no checkpoint of "
-                "this run stood",
+                f"session {event.session} starts at {describe(event.counters)}, where no checkpoint of this "
+                "run stood",
                 where=stream.where,
             )
 
@@ -138,8 +138,8 @@ class WindowChecker(Checker):
         if len(event.batches) != event.window.microbatches:
             self.findings.add(
                 "LG202",
-                f"the window counts {event.window.microbatches} microbatches but lists "
-                f"{len(event.batches)} digests",
+                f"the window counts {event.window.microbatches} microbatches but lists {len(event.batches)} "
+                "digests",
                 where=self.stream.where,
             )
         if self.stream.previous is not None and self._base is not None:
@@ -183,8 +183,7 @@ class WindowChecker(Checker):
             self.findings.add(
                 "LG202",
                 f"{event.path} captured {describe(event.at.counters)}, but the windows up to seq "
-                f"{event.at.seq} account "
-                f"for {describe(known)}",
+                f"{event.at.seq} account for {describe(known)}",
                 where=self.stream.where,
             )
         self._check_whole(
@@ -228,8 +227,7 @@ class WindowChecker(Checker):
             self.findings.add(
                 "LG202",
                 f"step is {last.step - base.step} ahead of the last window of session {track.number}, "
-                "although a train "
-                f"event is due every {logging.interval} updates",
+                f"although a train event is due every {logging.interval} updates",
                 where=place(line),
             )
 
@@ -261,8 +259,7 @@ class WindowChecker(Checker):
         self.findings.add(
             "LG204",
             f"at {at} microbatches are {remainder} away from attempts × accumulation "
-            f"({track.start.accumulation}): an "
-            "accumulation window was cut, padded or counted twice",
+            f"({track.start.accumulation}): an accumulation window was cut, padded or counted twice",
             where=where,
             evidence={"remainder": remainder, "accumulation": track.start.accumulation},
         )

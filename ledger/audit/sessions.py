@@ -48,8 +48,7 @@ class ParentChecker(Checker):
         if resolve_parent(self.stream, event) is None and event.parent is not None:
             return (
                 f"starts from {event.parent.checkpoint}, which neither an event of this log nor a complete "
-                "checkpoint with "
-                "that manifest vouches for"
+                "checkpoint with that manifest vouches for"
             )
         return None
 
@@ -98,8 +97,7 @@ class ParentChecker(Checker):
             self.findings.add(
                 "LG305",
                 f"session {event.session} says that its parent {parent.checkpoint} is of session "
-                f"{parent.session}, step "
-                f"{parent.step}; it is of session {found[0]}, step {found[1]}",
+                f"{parent.session}, step {parent.step}; it is of session {found[0]}, step {found[1]}",
                 where=self.stream.where,
                 evidence={"stated": list(stated), "found": list(found)},
             )

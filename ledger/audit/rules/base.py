@@ -29,9 +29,7 @@ class Rule:
     def page(self) -> str:
         """The rule's page in Markdown."""
         return (
-            f"# {self.id}: {self.title}\n\n"
-            f"Severity: {' or '.join(self.severities)}\n\n"
-            f"## What it means\n\n{self.meaning}\n\n"
-            f"## How it comes about\n\n{self.causes}\n\n"
-            f"## What to do\n\n{self.advice}\n"
+            f"# {self.id}: {self.title}\n\nSeverity: {' or '.join(self.severities)}\n\n## What it "
+            f"means\n\n{self.meaning}\n\n## How it comes about\n\n{self.causes}\n\n## What to "
+            f"do\n\n{self.advice}\n"
         )

@@ -14,13 +14,11 @@ FORM_RULES: Final = (
         title="every line is the one encoding of a known event",
         severities=("error", "missing"),
         meaning="Each line of metrics.jsonl is, byte for byte, what the ledger writes for the event it "
-        "decodes to: "
-        "exactly the fields of its kind, in order, with their types. A well-formed line of an unknown kind "
-        "is kept; "
-        "it makes the verdict incomplete, because nobody can say what it would have changed.",
-        causes="A tool re-indented, sorted or re-encoded the file (an editor, jq, git with autocrlf); "
-        "bytes were "
-        "damaged on disk; the log was written by a newer version.",
+        "decodes to: exactly the fields of its kind, in order, with their types. A well-formed line of an "
+        "unknown kind is kept; it makes the verdict incomplete, because nobody can say what it would have "
+        "changed.",
+        causes="A tool re-indented, sorted or re-encoded the file (an editor, jq, git with autocrlf); bytes "
+        "were damaged on disk; the log was written by a newer version.",
         advice="Restore the file from a copy. If the kind is unknown, audit with a newer version of the "
         "ledger.",
     ),
@@ -29,8 +27,7 @@ FORM_RULES: Final = (
         title="the chain of digests is unbroken",
         severities=("error",),
         meaning="Every line ends with a digest over the line before it and itself. A digest that does not "
-        "follow names "
-        "the first line where the log is no longer what was written.",
+        "follow names the first line where the log is no longer what was written.",
         causes="A line was edited, removed, inserted or moved, or one bit of it flipped; two logs were "
         "concatenated.",
         advice="Compare the named line with a backup. Do not re-chain a damaged log: nothing would vouch "
@@ -49,9 +46,8 @@ FORM_RULES: Final = (
         title="the log ends with a committed line",
         severities=("missing",),
         meaning="A last line without its newline was never committed; an absent or empty log holds no "
-        "evidence. Both "
-        "can be repaired by the next session or by hand. Damage anywhere else is not of this kind and is "
-        "never cut off.",
+        "evidence. Both can be repaired by the next session or by hand. Damage anywhere else is not of this "
+        "kind and is never cut off.",
         causes="The process was killed while it wrote, or before it wrote its first line; the machine lost "
         "power.",
         advice="Resume the run: the torn tail is copied to quarantine/ and the log goes on after it.",
@@ -61,11 +57,9 @@ FORM_RULES: Final = (
         title="pinned positions lie on the chain",
         severities=("error",),
         meaning="run.json and every checkpoint of this run name a line of the log by seq and chain digest. "
-        "Each such "
-        "line is still there with that digest.",
+        "Each such line is still there with that digest.",
         causes="The log was cut at a line's end, rolled back to an older copy, or rewritten behind its "
-        "checkpoints; a "
-        "checkpoint or run.json was copied in from another run.",
+        "checkpoints; a checkpoint or run.json was copied in from another run.",
         advice="Restore the newer copy of metrics.jsonl. What the log lost cannot be reconstructed from "
         "checkpoints.",
     ),
@@ -83,8 +77,8 @@ FORM_RULES: Final = (
         title="time does not run backwards in a session",
         severities=("error", "hint"),
         meaning="`elapsed` comes from a monotonic clock and never falls in a session (error). The wall "
-        "clock may jump; "
-        "a jump of more than a minute against `elapsed` is a hint, since nothing is ordered by it.",
+        "clock may jump; a jump of more than a minute against `elapsed` is a hint, since nothing is ordered "
+        "by it.",
         causes="`elapsed`: the log was edited or spliced. Wall clock: it was set, or the machine was "
         "suspended.",
         advice="For `elapsed`, compare with a backup. For a wall clock that jumped there is nothing to do.",
@@ -94,15 +88,11 @@ FORM_RULES: Final = (
         title="run.json says what the log says",
         severities=("error", "warning"),
         meaning="run.json is derived from the log: sessions, recipes, data, target. One that is absent or "
-        "behind is a "
-        "warning (it can be rebuilt); one that is damaged, contradicts the log or names a session that the "
-        "log does not "
-        "have is an error.",
+        "behind is a warning (it can be rebuilt); one that is damaged, contradicts the log or names a "
+        "session that the log does not have is an error.",
         causes="Behind: the process was killed between the log's line and the file. Contradiction: someone "
-        "edited it, "
-        "or it belongs to another run. Missing session: the log was rolled back.",
-        advice="Remove a damaged run.json; the next session writes it anew from the log. If the log lacks "
-        "a session, "
-        "restore the log.",
+        "edited it, or it belongs to another run. Missing session: the log was rolled back.",
+        advice="Remove a damaged run.json; the next session writes it anew from the log. If the log lacks a "
+        "session, restore the log.",
     ),
 )

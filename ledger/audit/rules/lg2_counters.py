@@ -14,8 +14,7 @@ COUNTER_RULES: Final = (
         title="attempts = step + skipped",
         severities=("error",),
         meaning="Every attempted optimizer update either succeeded (`step`) or was skipped (`skipped`); on "
-        "every line "
-        "the two add up to `attempts`.",
+        "every line the two add up to `attempts`.",
         causes="A step was counted although its update was skipped, or the other way round.",
         advice="Count a step only when the optimizer moved. See the records reference, “Counters: the "
         "words”.",
@@ -25,10 +24,9 @@ COUNTER_RULES: Final = (
         title="totals move exactly by their windows",
         severities=("error",),
         meaning="From one train event (or session start) to the next, the running totals move by exactly "
-        "what the window "
-        "states; when a checkpoint was captured and when the session ended nothing is outstanding. In a "
-        "session that was "
-        "killed, the last events may be ahead of its windows by less than one logging interval.",
+        "what the window states; when a checkpoint was captured and when the session ended nothing is "
+        "outstanding. In a session that was killed, the last events may be ahead of its windows by less "
+        "than one logging interval.",
         causes="Totals were reset or doubled on resume; events were dropped or edited; a loop logs sums of "
         "its own.",
         advice="Compare the window with the totals of the named line and the line before it.",
@@ -38,22 +36,19 @@ COUNTER_RULES: Final = (
         title="tokens_seen moves with microbatches",
         severities=("error",),
         meaning="Between any two lines of a session Δtokens_seen = Δmicrobatches × tokens per microbatch. "
-        "Skipped "
-        "attempts count, evaluation does not.",
-        causes="Tokens counted per rank and called global, counted during evaluation, counted with "
-        "padding, or not "
-        "counted when an update was skipped.",
+        "Skipped attempts count, evaluation does not.",
+        causes="Tokens counted per rank and called global, counted during evaluation, counted with padding, "
+        "or not counted when an update was skipped.",
         advice="Advance both in one place, once per microbatch of the whole job.",
     ),
     Rule(
         id="LG204",
         title="windows of accumulation are whole",
         severities=("error",),
-        meaning="In a session 0 ≤ Δmicrobatches − Δattempts × accumulation < accumulation, and exactly 0 "
-        "at a train or "
-        "overflow event and where a checkpoint was captured. Only the closing train event of an "
-        "interrupted or failed "
-        "session may hold a remainder, of a whole window at most: its attempt was never made.",
+        meaning="In a session 0 ≤ Δmicrobatches − Δattempts × accumulation < accumulation, and exactly 0 at "
+        "a train or overflow event and where a checkpoint was captured. Only the closing train event of an "
+        "interrupted or failed session may hold a remainder, of a whole window at most: its attempt was "
+        "never made.",
         causes="A partial accumulation at an epoch's end was dropped, padded or applied; accumulation "
         "changed.",
         advice="Let accumulation windows cross epoch ends; take checkpoints between windows only.",
@@ -63,8 +58,7 @@ COUNTER_RULES: Final = (
         title="every skipped attempt has its overflow event",
         severities=("error",),
         meaning="`skipped` grows by one at each overflow event and nowhere else; `consecutive` counts the "
-        "skips since "
-        "the last applied update, across a resume too.",
+        "skips since the last applied update, across a resume too.",
         causes="Skips were not logged, or logged twice; the count of consecutive skips was lost on resume.",
         advice="Report each skipped attempt with its reason as it happens.",
     ),
@@ -73,8 +67,8 @@ COUNTER_RULES: Final = (
         title="no counter falls",
         severities=("error",),
         meaning="Inside a session no running total ever falls. Across sessions they fall only to a "
-        "checkpoint's "
-        "values or the run's starting counters (LG302 compares with the very checkpoint that is named).",
+        "checkpoint's values or the run's starting counters (LG302 compares with the very checkpoint that "
+        "is named).",
         causes="Totals were lost or reset; a session resumed without restoring them.",
         advice="Restore the counters from the checkpoint's trainer.json.",
     ),
@@ -82,11 +76,9 @@ COUNTER_RULES: Final = (
         id="LG207",
         title="applied updates and complete evaluations are finite",
         severities=("error",),
-        meaning="Loss, gradient norms and rates of applied updates are finite numbers, and so is a "
-        "complete evaluation's "
-        "loss. In overflow events non-finite numbers are expected. No checkpoint captures a state whose "
-        "last applied "
-        "update was non-finite.",
+        meaning="Loss, gradient norms and rates of applied updates are finite numbers, and so is a complete "
+        "evaluation's loss. In overflow events non-finite numbers are expected. No checkpoint captures a "
+        "state whose last applied update was non-finite.",
         causes="The run diverged, or a non-finite gradient was applied instead of skipped.",
         advice="Branch from the last checkpoint before it with a lower rate, or skip non-finite gradients.",
     ),
@@ -94,9 +86,9 @@ COUNTER_RULES: Final = (
         id="LG208",
         title="the learning rate is the schedule's",
         severities=("error",),
-        meaning="At each train event every group's rate equals the recipe's schedule at that step, to "
-        "1e-12 of its value. "
-        "The schedule's position is step × tokens per update. An unknown schedule is not checked.",
+        meaning="At each train event every group's rate equals the recipe's schedule at that step, to 1e-12 "
+        "of its value. The schedule's position is step × tokens per update. An unknown schedule is not "
+        "checked.",
         causes="The scheduler advanced on a skipped update or per microbatch; it restarted on resume; the "
         "horizon moved.",
         advice="Compute the rate from the step alone, before each update.",
@@ -106,11 +98,10 @@ COUNTER_RULES: Final = (
         title="the cursor moves by what was consumed",
         severities=("error",),
         meaning="From one train event to the next the cursor moves by the window's microbatches, through "
-        "whole epochs of "
-        "one length: the repeated part of the recipe, else the usable tokens of the manifest.",
+        "whole epochs of one length: the repeated part of the recipe, else the usable tokens of the "
+        "manifest.",
         causes="A loader restarted, skipped too little or twice after a resume; prefetched batches counted "
-        "as consumed; "
-        "accumulation was forgotten in the fast-forward.",
+        "as consumed; accumulation was forgotten in the fast-forward.",
         advice="Take the cursor from the reader's position behind the last consumed batch, never from the "
         "counters.",
     ),
@@ -119,18 +110,13 @@ COUNTER_RULES: Final = (
         title="no batch recurs within an epoch",
         severities=("error", "missing", "hint"),
         meaning="Along the current branch no microbatch digest appears twice in one epoch; a recipe that "
-        "repeats N "
-        "microbatches shows exactly that repetition in every epoch. Where the dataset is at hand and its "
-        "text really "
-        "is the same at both places, the recurrence is a hint; where it is not at hand, a single "
-        "recurrence cannot be "
-        "judged (missing) and a stretch of them is an error.",
-        causes="The same seed at every start replays the same batches; a loader restarted in mid-epoch. "
-        "The loss then "
-        "often looks better.",
+        "repeats N microbatches shows exactly that repetition in every epoch. Where the dataset is at hand "
+        "and its text really is the same at both places, the recurrence is a hint; where it is not at hand, "
+        "a single recurrence cannot be judged (missing) and a stretch of them is an error.",
+        causes="The same seed at every start replays the same batches; a loader restarted in mid-epoch. The "
+        "loss then often looks better.",
         advice="Look at the two named positions; check what the loader does on resume. Give --data to tell "
-        "duplicate text "
-        "from a replay.",
+        "duplicate text from a replay.",
     ),
     Rule(
         id="LG214",
@@ -145,11 +131,10 @@ COUNTER_RULES: Final = (
         title="loss tokens and clipping are consistent",
         severities=("error",),
         meaning="loss_tokens ≤ tokens_seen (equal where the recipe states `data.loss_mask` as null, false "
-        "or none); "
-        "clipped ≤ updates; clipped > 0 if and only if the greatest norm exceeds the recipe's limit.",
+        "or none); clipped ≤ updates; clipped > 0 if and only if the greatest norm exceeds the recipe's "
+        "limit.",
         causes="Norms logged after clipping; masked positions counted; clipping counted by another number "
-        "than the one "
-        "logged.",
+        "than the one logged.",
         advice="Log the norm before clipping and count with the same number.",
     ),
 )

@@ -13,11 +13,9 @@ SESSION_RULES: Final = (
         id="LG301",
         title="every session's parent is known",
         severities=("error",),
-        meaning="A session starts from a checkpoint of this run that an event names or that is complete "
-        "and pinned on this "
-        "log, or from the run's beginning (fresh or branch in session 1; later restart, or auto where the "
-        "branch had no "
-        "checkpoint).",
+        meaning="A session starts from a checkpoint of this run that an event names or that is complete and "
+        "pinned on this log, or from the run's beginning (fresh or branch in session 1; later restart, or "
+        "auto where the branch had no checkpoint).",
         causes="A checkpoint was copied in from elsewhere, removed by hand without an event, or named "
         "wrongly.",
         advice="Look for the named checkpoint; a start from foreign weights is a branch run of its own.",
@@ -27,12 +25,10 @@ SESSION_RULES: Final = (
         title="a session starts exactly where its parent stood",
         severities=("error",),
         meaning="Counters, cursor, data_chain and the digests of the live state after restoring equal the "
-        "parent "
-        "checkpoint's. From the run's beginning counters and cursor are 0 and data_chain has its first "
-        "value.",
+        "parent checkpoint's. From the run's beginning counters and cursor are 0 and data_chain has its "
+        "first value.",
         causes="Something was not restored: the scaler's growth tracker, a generator, the schedule, the "
-        "reader's position; "
-        "totals were reset on resume.",
+        "reader's position; totals were reset on resume.",
         advice="The finding names the part. Restore it before the first batch is drawn, and compare again.",
     ),
     Rule(
@@ -40,8 +36,7 @@ SESSION_RULES: Final = (
         title="superseded work is what the history says",
         severities=("error",),
         meaning="The session_start states how much of the branch before it is no longer on it. Recomputed "
-        "from the log, the "
-        "numbers are the same.",
+        "from the log, the numbers are the same.",
         causes="The log was changed behind the session, or a writer computed the numbers otherwise.",
         advice="Trust the recomputed numbers; look for other findings about the sessions named.",
     ),
@@ -50,8 +45,8 @@ SESSION_RULES: Final = (
         title="the last session has an end",
         severities=("missing",),
         meaning="Without a session_end the run may be running, killed or lost; its status is then derived "
-        "from the lock, "
-        "the process and the host. Earlier sessions without an end are shown in the account only.",
+        "from the lock, the process and the host. Earlier sessions without an end are shown in the account "
+        "only.",
         causes="The process was killed or the machine stopped; or the run is still going.",
         advice="Wait for a running session; resume a crashed one.",
     ),
@@ -59,9 +54,8 @@ SESSION_RULES: Final = (
         id="LG305",
         title="the branch is one path",
         severities=("error",),
-        meaning="Followed back from the last session, each parent is a checkpoint of an earlier session, "
-        "of the session and "
-        "step it is said to be, up to the run's starting counters.",
+        meaning="Followed back from the last session, each parent is a checkpoint of an earlier session, of "
+        "the session and step it is said to be, up to the run's starting counters.",
         causes="A session_start was edited, or sessions were spliced together from several logs.",
         advice="Compare the named session_start with the checkpoint it names.",
     ),
@@ -70,15 +64,12 @@ SESSION_RULES: Final = (
         title="redone work agrees",
         severities=("error", "hint"),
         meaning="After an interruption the run redoes what was lost. Wherever both sides logged the same "
-        "number of "
-        "microbatches, data_chain is equal, and where their windows cover the same microbatches so are "
-        "loss, norms, rates, "
-        "scale, and overflow events by attempt: bit for bit. A difference is an error if identity and "
-        "environment agree and "
-        "the recipe declares deterministic execution, else a hint.",
+        "number of microbatches, data_chain is equal, and where their windows cover the same microbatches "
+        "so are loss, norms, rates, scale, and overflow events by attempt: bit for bit. A difference is an "
+        "error if identity and environment agree and the recipe declares deterministic execution, else a "
+        "hint.",
         causes="The reader, a generator, the optimizer or the scaler did not come back as it was. With "
-        "equal batches and "
-        "another loss: weights, buffers or dropout.",
+        "equal batches and another loss: weights, buffers or dropout.",
         advice="Start at the first difference that is named. Data first: if data_chain differs, nothing "
         "after it can agree.",
     ),
@@ -87,8 +78,7 @@ SESSION_RULES: Final = (
         title="a session without an update is closed",
         severities=("warning",),
         meaning="A session that ended and applied no update ends `closed` (its parent stands at the "
-        "target); another ending "
-        "is worth a look. A `closed` session with updates contradicts itself.",
+        "target); another ending is worth a look. A `closed` session with updates contradicts itself.",
         causes="Stopped right after the start; every attempt was skipped; a target that was already reached.",
         advice="Check that the session did what it was started for.",
     ),
@@ -105,8 +95,7 @@ SESSION_RULES: Final = (
         title="the geometry is the same in all sessions",
         severities=("error",),
         meaning="Replicas, tokens per microbatch, accumulation, and the number of random-generator states "
-        "in checkpoints "
-        "do not change between sessions.",
+        "in checkpoints do not change between sessions.",
         causes="The job was resumed on another number of devices, or with another batch geometry.",
         advice="Resume with the geometry of the first session; another geometry is another experiment.",
     ),

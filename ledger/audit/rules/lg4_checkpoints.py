@@ -13,11 +13,10 @@ CHECKPOINT_RULES: Final = (
         id="LG401",
         title="every logged checkpoint exists or was pruned",
         severities=("error", "warning", "hint"),
-        meaning="Each checkpoint event's folder is there, complete, with the manifest it names, or a "
-        "pruned event says that "
-        "retention removed it. A complete one without an event is an orphan (warning): the process was "
-        "killed between the "
-        "rename and the event. One that was pruned and is still there is a hint.",
+        meaning="Each checkpoint event's folder is there, complete, with the manifest it names, or a pruned "
+        "event says that retention removed it. A complete one without an event is an orphan (warning): the "
+        "process was killed between the rename and the event. One that was pruned and is still there is a "
+        "hint.",
         causes="Files were removed or moved by hand; a copy of the run is partial; the manifest was edited.",
         advice="Restore the folder from a copy. An orphan is usable: its pin on the log vouches for it.",
     ),
@@ -26,8 +25,7 @@ CHECKPOINT_RULES: Final = (
         title="checkpoint files match their digests",
         severities=("error",),
         meaning="Every file has the size that the manifest states; with --rehash also every file's and "
-        "every tensor's "
-        "SHA-256.",
+        "every tensor's SHA-256.",
         causes="Bytes damaged on disk or in transfer; a file was replaced.",
         advice="Restore the file, or resume from another checkpoint by naming it.",
     ),
@@ -36,8 +34,7 @@ CHECKPOINT_RULES: Final = (
         title="folder, manifest, trainer.json and event agree",
         severities=("error",),
         meaning="The folder's name, manifest.json, trainer.json and the checkpoint event state the same "
-        "counters, cursor, "
-        "data_chain, state digests, run, session, recipe and data.",
+        "counters, cursor, data_chain, state digests, run, session, recipe and data.",
         causes="A folder was renamed or copied; parameters of one step were saved with the state of another.",
         advice="Do not resume from it. Look at what differs; the event on the log is the more trustworthy "
         "side.",
@@ -47,10 +44,9 @@ CHECKPOINT_RULES: Final = (
         title="nothing foreign lies among the checkpoints",
         severities=("error", "warning"),
         meaning="Under checkpoints/ there are complete checkpoints, and files or folders with our own "
-        "temporary names "
-        "(warnings: left by a crash). Anything else is an error: it could be mistaken for one. In the run "
-        "folder itself "
-        "an unknown name is a warning, one that differs from ours only by case an error.",
+        "temporary names (warnings: left by a crash). Anything else is an error: it could be mistaken for "
+        "one. In the run folder itself an unknown name is a warning, one that differs from ours only by "
+        "case an error.",
         causes="A save was killed (temporary name); someone copied files in; a folder without a manifest.",
         advice="Move foreign files out of the run. Temporary ones are never read and can be removed.",
     ),

@@ -14,9 +14,8 @@ RECIPE_RULES: Final = (
         title="every file named by digest exists with it",
         severities=("error",),
         meaning="Recipes, environments, code diffs, evaluations, quarantined tails and a branch's parent "
-        "manifest are there "
-        "with the digest that names them; the identity of every session's recipe is the same and is the "
-        "one stated.",
+        "manifest are there with the digest that names them; the identity of every session's recipe is the "
+        "same and is the one stated.",
         causes="A file was edited, removed or left out of a copy; a session started with another recipe.",
         advice="Restore the named file. A changed recipe is a new run.",
     ),
@@ -25,8 +24,7 @@ RECIPE_RULES: Final = (
         title="recipe changes are the amendments",
         severities=("error",),
         meaning="The differences between a session's recipe and its parent's, in class identity or in the "
-        "target, are exactly "
-        "that session's amendment events.",
+        "target, are exactly that session's amendment events.",
         causes="A setting was changed on resume without being recorded; an amendment was recorded that "
         "changed nothing.",
         advice="Compare the two recipes with `ledger diff`.",
@@ -36,8 +34,7 @@ RECIPE_RULES: Final = (
         title="environment changes are listed",
         severities=("warning",),
         meaning="Packages, hardware or settings that differ between sessions, the code state apart. They "
-        "weaken the claim "
-        "that a resumed run equals one that never stopped.",
+        "weaken the claim that a resumed run equals one that never stopped.",
         causes="An upgrade, another machine, another number of threads.",
         advice="Nothing needs doing if it was intended; otherwise resume in the old environment.",
     ),

@@ -14,9 +14,8 @@ COMPLETION_RULES: Final = (
         title="the branch reached its target",
         severities=("error", "missing"),
         meaning="The current branch stands at the target step and the last session ended `completed`, or "
-        "`closed` on a "
-        "parent at that target. A session that ended `completed` short of it is an error; anything else is "
-        "missing.",
+        "`closed` on a parent at that target. A session that ended `completed` short of it is an error; "
+        "anything else is missing.",
         causes="The run stopped early, was interrupted, or ran out of data; or success was inferred from a "
         "process's exit.",
         advice="Resume the run. To accept less, state a lower claim; the target is never lowered.",
@@ -26,10 +25,9 @@ COMPLETION_RULES: Final = (
         title="the final checkpoint exists",
         severities=("error", "missing"),
         meaning="A checkpoint at exactly the target step lies on the branch, complete. With the policy "
-        "`none` this does not "
-        "apply: no weights are kept.",
-        causes="Killed before the final save; the last save happened at an interval below the target; "
-        "files were removed.",
+        "`none` this does not apply: no weights are kept.",
+        causes="Killed before the final save; the last save happened at an interval below the target; files "
+        "were removed.",
         advice="Resume: a session that starts at or below the target writes it.",
     ),
     Rule(
@@ -37,8 +35,7 @@ COMPLETION_RULES: Final = (
         title="the final evaluation exists",
         severities=("missing",),
         meaning="A complete, finite evaluation names the final checkpoint's manifest (without weights: the "
-        "final state) and "
-        "the run's validation data. A recipe without validation: not applicable.",
+        "final state) and the run's validation data. A recipe without validation: not applicable.",
         causes="Killed before it; a subset was measured; an earlier checkpoint was evaluated.",
         advice="Resume: the closing session evaluates. Or evaluate the final checkpoint by hand.",
     ),
@@ -47,8 +44,8 @@ COMPLETION_RULES: Final = (
         title="planned and actual tokens are explained",
         severities=("error",),
         meaning="On the branch Δtokens_seen = Δattempts × tokens per update (+ the remainder of an "
-        "interrupted window). Once "
-        "the target is reached, planned and actual tokens differ only by skipped attempts.",
+        "interrupted window). Once the target is reached, planned and actual tokens differ only by skipped "
+        "attempts.",
         causes="Tokens counted twice or not at all; the plan was made for another geometry.",
         advice="Check LG203 and LG204 first: they name the line.",
     ),

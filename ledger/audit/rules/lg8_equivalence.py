@@ -10,8 +10,7 @@ __all__ = ["EQUIVALENCE_RULES"]
 
 _EVIDENCE = (
     " Needs per-update evidence on both sides (logging interval 1, state digests); without it the item is "
-    "not "
-    "testable."
+    "not testable."
 )
 
 EQUIVALENCE_RULES: Final = (
@@ -40,8 +39,7 @@ EQUIVALENCE_RULES: Final = (
         "recipe declares "
         "deterministic execution, else within the stated tolerance (hint)." + _EVIDENCE,
         causes="With equal batches: weights, buffers or the dropout generator differ. Loss equal and norm "
-        "different: "
-        "the backward pass. Rate different: the schedule was not restored.",
+        "different: the backward pass. Rate different: the schedule was not restored.",
         advice="Take the first item that differs at the first update; what comes after it follows from it.",
     ),
     Rule(
@@ -49,8 +47,8 @@ EQUIVALENCE_RULES: Final = (
         title="run and control hold the same parameters",
         severities=("error", "missing"),
         meaning="After every update the digests of model and optimizer are equal." + _EVIDENCE,
-        causes="With equal losses: the optimizer's moments or its step were not restored, or master "
-        "weights were rebuilt.",
+        causes="With equal losses: the optimizer's moments or its step were not restored, or master weights "
+        "were rebuilt.",
         advice="Compare the tensor tables of the two checkpoints nearest to the first difference.",
     ),
 )

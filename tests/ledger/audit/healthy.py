@@ -177,9 +177,18 @@ def repeating(run_dir: Path) -> None:
 
 def on_dataset(run_dir: Path) -> None:
     """Reads a real dataset over several epochs; it lies beside the run."""
+    train_on(run_dir, [[5, 9, 3 + n, 7, 0] for n in range(14)])
+
+
+def on_duplicates(run_dir: Path) -> None:
+    """Reads a dataset whose documents are all the same: batches recur, honestly."""
+    train_on(run_dir, [[5, 9, 3, 7, 0]] * 30)
+
+
+def train_on(run_dir: Path, documents: list[list[int]]) -> None:
+    """Train on a dataset made of these documents."""
     dataset = build_dataset(
-        run_dir.parent / f"{run_dir.name}-data",
-        splits={"train": [[5, 9, 3 + n, 7, 0] for n in range(14)], "validation": [[4, 2, 0]]},
+        run_dir.parent / f"{run_dir.name}-data", splits={"train": documents, "validation": [[4, 2, 0]]}
     )
     loop = DataLoop(DataSettings(target_step=11, path=str(dataset.directory)))
     geometry = Geometry(micro_batch=2, sequence=4)
@@ -214,6 +223,7 @@ HEALTHY = {
         orphaned,
         repeating,
         on_dataset,
+        on_duplicates,
         moved,
     )
 }
@@ -221,5 +231,10 @@ HEALTHY = {
 INCOMPLETE = {"interrupted": {"LG304", "LG701"}}
 """What an honest run that is not done lacks."""
 
-WARNED = {"orphaned": {"LG401"}, "moved": {"LG605"}, "weightless": {"LG307"}}
+WARNED = {
+    "orphaned": {"LG401"},
+    "moved": {"LG605"},
+    "weightless": {"LG307"},
+    "on_duplicates": {"LG503"},
+}
 """What an honest run is warned about, no more."""

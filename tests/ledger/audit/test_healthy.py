@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger.audit import reconcile, summarize
-from tests.ledger.audit.editing import change_nothing, edit
+from tests.ledger.audit.editing import Events, change_nothing, edit, of_kind
 from tests.ledger.audit.healthy import HEALTHY, INCOMPLETE, WARNED
 
 
@@ -30,3 +30,39 @@ def test_the_editor_itself_changes_nothing_that_a_rule_sees(copy_of: Callable[[s
     verdict = reconcile(run, rehash=True)
     assert verdict.findings == []
     assert verdict.verdict == "passed"
+
+
+def test_a_recurrence_that_duplicate_text_explains_is_a_hint(healthy_run: Callable[[str], Path]):
+    verdict = reconcile(healthy_run("on_duplicates"))
+    assert {(finding.rule, finding.severity) for finding in verdict.findings} == {("LG211", "hint")}
+    assert verdict.verdict == "passed"
+
+
+def test_without_the_dataset_the_same_recurrence_cannot_pass(copy_of: Callable[[str], Path], tmp_path: Path):
+    verdict = reconcile(copy_of("on_duplicates"), data=tmp_path / "nowhere")
+    assert verdict.verdict != "passed"
+
+
+def test_another_dataset_in_the_place_of_the_run_s_makes_the_verdict_incomplete(
+    copy_of: Callable[[str], Path], healthy_run: Callable[[str], Path]
+):
+    other = healthy_run("on_duplicates").with_name("on_duplicates-data")
+    verdict = reconcile(copy_of("on_dataset"), data=other)
+    assert {finding.rule for finding in verdict.findings} == {"LG501"}
+    assert verdict.verdict == "incomplete"
+
+
+def test_a_recipe_that_says_nothing_is_masked_is_held_to_it(copy_of: Callable[[str], Path]):
+    run = copy_of("on_dataset")
+
+    def lose_a_token(events: Events) -> None:
+        train = of_kind(events, "train")[-1]
+        train["window"]["loss_tokens"] -= 1
+        for event in events:
+            if event["seq"] >= train["seq"]:
+                event["loss_tokens"] -= 1
+                if event["event"] == "checkpoint":
+                    event["at"]["loss_tokens"] -= 1
+
+    edit(run, lose_a_token)
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG215"}

@@ -25,6 +25,7 @@ def test_a_broken_run_has_exactly_the_findings_it_must_have(
     usual = INCOMPLETE.get(case.run, set()) | WARNED.get(case.run, set())
     found = {finding.rule for finding in verdict.findings}
     assert found - usual == ({case.rule} | case.companions) - usual, verdict.findings
+    assert all(finding.severity in RULES[finding.rule].severities for finding in verdict.findings)
     own = [finding for finding in verdict.findings if finding.rule == case.rule]
     assert own[0].severity == case.severity, own
     assert own[0].where
