@@ -1,0 +1,190 @@
+"""What must be true of a folder after anything happened to its writer.
+
+Each check returns what is wrong with it, in words; a line that begins with `lost:` names something acknowledged that
+is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ledger.audit import reconcile
+from ledger.checkpoints import read_checkpoint, read_trainer_state, verify_checkpoint_files
+from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME
+from ledger.dataset.verify import verify_dataset
+from ledger.errors import InvalidDocumentError, LedgerError, UsageError
+from ledger.recorder.opening import open_run
+from ledger.records.documents import Evaluation, Verdict
+from ledger.records.layout import LOCK, LOG, RUN
+from ledger.records.pilot import StageRecord
+from ledger.storage.atomic import is_temporary_name
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.documents import document_bytes, parse_document
+from tests.support.faults import LogWatch, Snapshot
+
+REPLACED: Final = frozenset({LOCK, RUN, LOG, "verdict.json"})
+"""Files that a writer may change; everything else stays as it was written."""
+
+
+def check_run(run: Path, before: Snapshot, watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a run folder: the log, every document, what was there before, what was promised, the audit."""
+    after = Snapshot.of(run)
+    return [
+        *check_log(before, after, watch),
+        *check_kept(before, after),
+        *(f"lost: {path.name}" for path in promised if not path.exists()),
+        *check_documents(run, before, after),
+        *check_audit(run, after),
+    ]
+
+
+def check_log(before: Snapshot, after: Snapshot, watch: LogWatch) -> Iterator[str]:
+    """The log is what was there, then what was acknowledged, then at most a part of one further line."""
+    intact, torn = _split_tail(before.log)
+    log = after.log
+    if not log.startswith(intact):
+        yield "lost: lines that were there before"
+        return
+    rest = log[len(intact) :]
+    copies = [data for path, data in after.items() if path.startswith("quarantine/") and data == torn]
+    if torn and rest == torn and not watch.acknowledged:
+        return
+    if watch.is_tail_free:  # what a power cut leaves behind the last newline may be anything
+        rest = _split_tail(rest)[0]
+    if torn and not copies:
+        yield "lost: a torn tail was cut off without a copy"
+    if not rest.startswith(watch.acknowledged):
+        yield f"lost: {len(watch.acknowledged)} bytes were acknowledged, {len(rest)} others are there"
+    elif not watch.attempted.startswith(rest):
+        yield f"the log holds bytes that nobody wrote: {rest[len(watch.acknowledged) :][:80]!r}"
+
+
+def _split_tail(log: bytes) -> tuple[bytes, bytes]:
+    end = log.rfind(b"\n") + 1
+    return log[:end], log[end:]
+
+
+def check_kept(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """Nothing that was there was deleted or changed."""
+    for path, data in before.items():
+        if any(is_temporary_name(part) for part in Path(path).parts):
+            continue
+        if path not in after:
+            yield f"lost: {path}"
+        elif data is not None and path not in REPLACED and after[path] != data:
+            yield f"lost: the content of {path}"
+
+
+def check_documents(run: Path, before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """Every document is old or new, never half, and nothing unknown lies about."""
+    for path, data in after.items():
+        parts = Path(path).parts
+        if any(is_temporary_name(part) for part in parts) or path in (LOCK, LOG):
+            continue
+        try:
+            if data is not None:
+                _check_document(run, path, data, before)
+            elif len(parts) == 2 and parts[0] == "checkpoints":
+                _check_checkpoint(run / path)
+        except (LedgerError, AssertionError) as error:
+            yield f"{path}: {error}"
+
+
+def _check_document(run: Path, path: str, data: bytes, before: Snapshot) -> None:
+    kind, name = Path(path).parts[0], Path(path).name
+    if path == RUN:
+        document = open_run(run).history.run_document()
+        rebuilt = None if document is None else document_bytes(document)
+        assert data in (before.get(RUN), rebuilt), "is neither the old one nor what the log says"
+    elif kind in ("recipes", "environments"):
+        assert sha256_hex(data) == Path(path).stem, "has another digest than its name"
+    elif kind == "evaluations":
+        parse_document(data, Evaluation)
+    elif path == "verdict.json":
+        parse_document(data, Verdict)
+    elif kind == "quarantine":
+        assert sha256_hex(data).startswith(name.rsplit("-", 1)[1][:16]), "is not the tail that it names"
+    else:
+        assert kind == "checkpoints", "is an unknown file"
+
+
+def _check_checkpoint(folder: Path) -> None:
+    checkpoint = read_checkpoint(folder)
+    verify_checkpoint_files(checkpoint)
+    read_trainer_state(checkpoint)
+
+
+def check_audit(run: Path, after: Snapshot) -> Iterator[str]:
+    """An audit says nothing worse than that something is missing, and changes no byte."""
+    try:
+        verdict = reconcile(run)
+    except (UsageError, InvalidDocumentError) as error:
+        if set(after) - {name for name in after if is_temporary_name(name)}:
+            yield f"the audit refuses what a crash left: {error}"
+    else:
+        if verdict.verdict == "failed":
+            yield f"the audit fails: {_errors(verdict)}"
+    if Snapshot.of(run) != after:
+        yield "the audit changed the run"
+
+
+def _errors(verdict: Verdict) -> str:
+    errors = [finding for finding in verdict.findings if finding.severity == "error"]
+    return "; ".join(f"{found.rule} {found.where}: {found.message}" for found in errors)
+
+
+def check_passed(run: Path) -> list[str]:
+    """Check a run that reached its target: it passes."""
+    verdict = reconcile(run, rehash=True)
+    if verdict.verdict == "passed":
+        return []
+    found = [f"{finding.rule} {finding.where}: {finding.message}" for finding in verdict.findings]
+    return [f"recovered, it does not pass ({verdict.verdict}): {found}"]
+
+
+def check_dataset(work: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a folder in which a dataset is prepared: under its name is a whole one or none."""
+    del before
+    problems = [f"lost: {path.name}" for path in promised if not path.exists()]
+    names = (
+        [path.name for path in work.iterdir() if not is_temporary_name(path.name)] if work.exists() else []
+    )
+    problems += [f"{name} lies about" for name in names if name != "data"]
+    return problems + (_dataset_problems(work / "data") if "data" in names else [])
+
+
+def _dataset_problems(dataset: Path) -> list[str]:
+    try:
+        return [f"the dataset is not whole: {error}" for error in verify_dataset(dataset).errors]
+    except LedgerError as error:
+        return [f"the dataset is not whole: {error}"]
+
+
+def check_same_dataset(place: Path, control: Path) -> list[str]:
+    """Check a dataset that was prepared again: byte for byte the control, and nothing is left over."""
+    found, wanted = (Snapshot.of(folder / "work") for folder in (place, control))
+    for snapshot in (found, wanted):
+        snapshot.pop(f"data/{NOTES_NAME}")  # what belongs to the clock
+    assert f"data/{METADATA_NAME}" in wanted
+    return [] if found == wanted else [f"prepared again, it differs: {sorted(set(found) ^ set(wanted))}"]
+
+
+def check_stage(pilot: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a pilot's folder: a stage's record is whole or absent."""
+    del before
+    problems = [f"lost: {path.name}" for path in promised if not path.exists()]
+    path = pilot / "stage" / "stage.json"
+    if path.exists():
+        try:
+            parse_document(path.read_bytes(), StageRecord)
+        except LedgerError as error:
+            problems.append(f"the record is half: {error}")
+    return problems
+
+
+def check_stage_done(place: Path, control: Path) -> list[str]:
+    """Check a stage that was recorded at last: it is the control's."""
+    path = Path("pilot", "stage", "stage.json")
+    return [] if (place / path).read_bytes() == (control / path).read_bytes() else ["another record"]

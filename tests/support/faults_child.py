@@ -1,0 +1,120 @@
+"""What child processes do in the tests with real processes: toy runs that tell what was acknowledged."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ledger.errors import LedgerError
+from ledger.recorder import RunRecorder
+from ledger.records.events import Event, Train
+from ledger.storage.filesystem import OS
+from ledger.storage.log import EventLog
+from tests.support.faults_scenarios import SETTINGS, finish_run, session
+from tests.support.faults_server import acknowledge, arm_shim, shim_counts
+from tests.support.toy import ToyLoop, ToySettings, attempt, train
+
+
+def toy(
+    place: str,
+    *,
+    shim: dict[str, Any] | None = None,
+    file_bytes: int | None = None,
+    counts: bool = False,
+) -> int:
+    """Train a toy run to its target; returns the exit code that the command line would give."""
+    if shim is not None:
+        arm_shim(place, **shim)
+    if file_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+    code = exit_code(lambda: tell_all(lambda: finish_run(Path(place))))
+    if counts:
+        for name, count in shim_counts().items():
+            acknowledge("count", name, count)
+    return code
+
+
+def exit_code(action: Callable[[], object]) -> int:
+    """Do something and return the exit code of its error."""
+    try:
+        action()
+    except LedgerError as error:
+        return error.exit_code
+    except MemoryError:
+        return 9
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def tell_all(action: Callable[[], object]) -> None:
+    """Do something and tell each event that is tried, acknowledged, and promised to be synced."""
+    append, sync = EventLog.append, EventLog.sync
+
+    def telling_append(log: EventLog, event: Event) -> Any:
+        acknowledge("try", event.seq)
+        position = append(log, event)
+        acknowledge("done", position.seq, position.chain)
+        if not isinstance(event, Train):
+            acknowledge("synced", position.seq)
+        return position
+
+    def telling_sync(log: EventLog) -> None:
+        sync(log)
+        if log.head is not None:
+            acknowledge("synced", log.head.seq)
+
+    EventLog.append, EventLog.sync = telling_append, telling_sync  # type: ignore[method-assign]
+    try:
+        action()
+    finally:
+        EventLog.append, EventLog.sync = append, sync  # type: ignore[method-assign]
+
+
+def long_toy(place: str, *, seconds: float = 60.0, pause: float = 0.0) -> int:
+    """Train a toy run for a while, an event every `pause` seconds; tells when the first step is done."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            attempt(recorder, loop)
+            acknowledge("step", recorder.step)
+            time.sleep(pause)
+
+    settings = ToySettings(target_step=1_000_000, accumulation=1, evidence=False, evaluate_every=None)
+    return exit_code(lambda: session(Path(place) / "run", OS, body, settings=settings))
+
+
+def hungry_toy(place: str, *, spare_bytes: int) -> int:
+    """Train a toy run with so much memory to spare, filling it before every attempt."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + spare_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    hoard: list[bytearray] = []
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while recorder.step < SETTINGS.target_step:
+            attempt(recorder, loop)
+            hoard.append(bytearray(1 << 20))
+
+    return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body)))
+
+
+def racing_toy(place: str, *, at: float) -> int:
+    """Start a session at a moment that all racers share."""
+    time.sleep(max(0.0, at - time.time()))
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        acknowledge("won")
+        time.sleep(1.5)
+        train(recorder, loop)
+
+    return exit_code(lambda: session(Path(place) / "run", OS, body))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(lambda: finish_run(Path(sys.argv[1]))))

@@ -1,0 +1,419 @@
+"""Every writing command as a small scenario over an injected file system.
+
+A scenario says how a folder looks before, what is done in it, how to go on afterwards, and what must be true then.
+It watches just the operations of its command. `SCENARIOS` is the registry that the fault suite runs; a test compares
+it with what the code holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from data_prep.pipeline import prepare
+from ledger.audit import reconcile
+from ledger.maintain import diagnose, repair_run, write_verdict
+from ledger.pilot import runner
+from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
+from ledger.recorder import RunRecorder
+from ledger.records.layout import LOG, RUN
+from ledger.storage.atomic import create_file
+from ledger.storage.filesystem import OS, FileSystem
+from tests.data_prep.corpus import configure, texts, write_jsonl
+from tests.support.clocks import SteppingClock
+from tests.support.faults import diverted
+from tests.support.faults_checks import (
+    check_dataset,
+    check_passed,
+    check_run,
+    check_same_dataset,
+    check_stage,
+    check_stage_done,
+)
+from tests.support.toy import (
+    Killed,
+    ToyLoop,
+    ToySettings,
+    attempt,
+    begin,
+    evaluate,
+    save,
+    train,
+    write_safetensors,
+)
+
+SETTINGS: Final = ToySettings(
+    target_step=4,
+    accumulation=1,
+    checkpoint_interval=2,
+    evaluate_every=None,
+    skip_attempts=frozenset({3}),
+)
+NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+RAISED: Final = dataclasses.replace(SETTINGS, target_step=5)
+"""The same under a raised target: an amendment."""
+
+
+class Watchable(Protocol):
+    """What can be told when a command begins and ends."""
+
+    def watch(self, *, only: Callable[[str], bool] | None = None) -> None:
+        """Look at the operations from here on."""
+        ...
+
+    def unwatch(self) -> None:
+        """Look no more."""
+        ...
+
+    def promise(self, path: Path) -> None:
+        """Hear that what stands at this path was acknowledged."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One writing command and how to try it."""
+
+    name: str
+    folder: str
+    """The folder that the command writes, below the scenario's place."""
+    set_up: Callable[[Path], None]
+    act: Callable[[Path, Any], None]
+    check: Callable[..., list[str]]
+    recover: Callable[[Path, FileSystem], None]
+    finished: Callable[[Path, Path], list[str]]
+    """Called with the place and the place of an undisturbed control."""
+    most: int | None = None
+    """So many faults are tried at most, because a try takes long."""
+    reports: bool = False
+    """What the system refuses is a part of the command's answer and no error."""
+
+
+@dataclass
+class SeamLoop(ToyLoop):
+    """A toy loop that writes its tensors through the seam too."""
+
+    fs: FileSystem = OS
+
+    def save(self, folder: Path, metadata: dict[str, str]) -> None:
+        """Write the two tensor files of a checkpoint."""
+        files = (
+            ("model.safetensors", "weight", self.weight),
+            ("optimizer.safetensors", "moment", self.weight * 2),
+        )
+        for file, tensor, value in files:
+            write_safetensors(_Through(self.fs, folder / file), tensor, value, metadata)  # type: ignore[arg-type]
+
+
+class _Through:
+    """The one method of a path that the toy's writer needs, through the seam."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self._fs = fs
+        self._path = path
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write a new file without syncing it, as a training loop does."""
+        with self._fs.opened(self._path, NEW_FILE) as descriptor:
+            self._fs.write(descriptor, data, path=self._path)
+
+
+def session(
+    run: Path,
+    fs: FileSystem,
+    body: Callable[[RunRecorder, ToyLoop], object],
+    *,
+    settings: ToySettings = SETTINGS,
+) -> None:
+    """Start or continue a toy run and do `body` in it; a dead process leaves it as it is."""
+    loop = SeamLoop(settings, fs=fs)
+    recorder = RunRecorder(run, clock=SteppingClock(), fs=fs)
+    try:
+        with recorder:
+            begin(recorder, loop, start="auto" if recorder.has_sessions else "fresh")
+            body(recorder, loop)
+    except Killed:
+        recorder.abandon()
+        raise
+
+
+def finish_run(place: Path, fs: FileSystem = OS) -> None:
+    """Train a run to its target, from wherever its records stand."""
+    session(place / "run", fs, train)
+
+
+def finish_raised_run(place: Path, fs: FileSystem = OS) -> None:
+    """Train a run to its raised target."""
+    session(place / "run", fs, train, settings=RAISED)
+
+
+# What the scenarios set up.
+
+
+def nothing(place: Path) -> None:
+    """Begin with an empty folder."""
+    place.mkdir(exist_ok=True)
+
+
+def interrupted_run(place: Path) -> None:
+    """Begin with a run that was killed behind its checkpoint and left a torn tail."""
+
+    def work(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        attempt(recorder, loop)
+        save(recorder, loop, "interval")
+        attempt(recorder, loop)
+        recorder.abandon()
+
+    nothing(place)
+    session(place / "run", OS, work)
+    with (place / "run" / LOG).open("ab") as log:
+        log.write(b'{"event":"train","seq":9')
+
+
+def finished_run(place: Path) -> None:
+    """Begin with a run that reached its target."""
+    nothing(place)
+    finish_run(place)
+    write_verdict(place / "run", reconcile(place / "run"))
+
+
+# What the commands do.
+
+
+def start(place: Path, fs: Any) -> None:
+    """Start a run's first session."""
+    fs.watch()
+    session(place / "run", fs, _started(fs, place))
+
+
+def start_again(place: Path, fs: Any) -> None:
+    """Start a session that quarantines a torn tail, supersedes work and amends the recipe."""
+    fs.watch()
+    session(place / "run", fs, _started(fs, place), settings=RAISED)
+
+
+def rewrite_index(place: Path, fs: Any) -> None:
+    """Replace run.json at the start of a second session."""
+    fs.watch(only=lambda path: RUN in Path(path).name)
+    session(place / "run", fs, _started(fs, place), settings=RAISED)
+
+
+def _started(fs: Any, place: Path) -> Callable[[RunRecorder, ToyLoop], None]:
+    def body(_recorder: RunRecorder, _loop: ToyLoop) -> None:
+        fs.promise(place / "run" / RUN)
+        fs.unwatch()
+
+    return body
+
+
+def append(place: Path, fs: Any) -> None:
+    """Append events that are synced and events that are not."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        fs.watch()
+        for _ in range(3):
+            attempt(recorder, loop)
+        recorder.note("half way")
+        evaluate(recorder, loop, complete=False)
+        attempt(recorder, loop)
+        fs.unwatch()
+
+    session(place / "run", fs, body)
+
+
+def commit(place: Path, fs: Any) -> None:
+    """Commit a checkpoint."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        attempt(recorder, loop)
+        fs.watch()
+        save(recorder, loop, "interval")
+        fs.promise(place / "run" / "checkpoints" / "step-00000002-s01")
+        fs.unwatch()
+        attempt(recorder, loop)
+
+    session(place / "run", fs, body)
+
+
+def keep_evaluation(place: Path, fs: Any) -> None:
+    """Keep an evaluation of the final checkpoint."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while recorder.step < SETTINGS.target_step:
+            attempt(recorder, loop)
+        save(recorder, loop, "final")
+        fs.watch()
+        evaluate(recorder, loop, complete=True)
+        fs.promise(place / "run" / "evaluations" / "validation-step-00000004-s01.json")
+        fs.unwatch()
+
+    session(place / "run", fs, body)
+
+
+def end(place: Path, fs: Any) -> None:
+    """End a session that still has a window to write, and let go of the run."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        fs.watch()
+        recorder.end()
+
+    session(place / "run", fs, body, settings=dataclasses.replace(SETTINGS, interval=3))
+    fs.unwatch()
+
+
+def _finish_sparsely(place: Path, fs: FileSystem = OS) -> None:
+    session(place / "run", fs, train, settings=dataclasses.replace(SETTINGS, interval=3))
+
+
+def keep_verdict(place: Path, fs: Any) -> None:
+    """Write a verdict over an older one."""
+    verdict = reconcile(place / "run", rehash=True)
+    fs.watch()
+    with diverted(fs):
+        write_verdict(place / "run", verdict)
+    fs.promise(place / "run" / "verdict.json")
+    fs.unwatch()
+
+
+def damaged_lightly(place: Path) -> None:
+    """Begin with a run that has everything that a repair puts right."""
+
+    def work(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        recorder.abandon()
+
+    interrupted_run(place)
+    index = (place / "run" / RUN).read_bytes()
+    session(place / "run", OS, work)
+    (place / "run" / RUN).write_bytes(index)
+    with (place / "run" / LOG).open("ab") as log:
+        log.write(b'{"event":"note","seq":')
+    (place / "run" / ".run.json.tmp-0123456789abcdef").write_bytes(b"half")
+    folder = place / "run" / "checkpoints" / ".step-00000004-s01.tmp-0123456789abcdef"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"half")
+
+
+def repair(place: Path, fs: Any) -> None:
+    """Repair a run."""
+    fs.watch()
+    repair_run(place / "run", apply=True, fs=fs)
+    fs.unwatch()
+
+
+def _repair_again(place: Path, fs: FileSystem) -> None:
+    repair_run(place / "run", apply=True, fs=fs)
+
+
+def _repaired(place: Path, _control: Path) -> list[str]:
+    left = repair_run(place / "run").outcome
+    finish_run(place)
+    return [*check_passed(place / "run"), *([] if left == "clean" else [f"after the repair it is {left}"])]
+
+
+def look(place: Path, fs: Any) -> None:
+    """Let the doctor try a folder; its many replacements of one file are watched no more than once."""
+    fs.watch(only=lambda path: "/rename" not in path)
+    diagnose(place / "run", fs=fs)
+    fs.unwatch()
+
+
+def _look_again(place: Path, fs: FileSystem) -> None:
+    diagnose(place / "run", fs=fs)
+
+
+def _keep_verdict_again(place: Path, fs: FileSystem) -> None:
+    with diverted(fs):
+        write_verdict(place / "run", reconcile(place / "run", rehash=True))
+
+
+def corpus(place: Path) -> None:
+    """Begin with a source of a few documents."""
+    nothing(place)
+    write_jsonl(place / "corpus.jsonl", texts(6))
+    (place / "work").mkdir()
+
+
+def prepare_dataset(place: Path, fs: Any) -> None:
+    """Prepare a dataset."""
+    fs.watch()
+    _prepare(place, fs)
+    fs.promise(place / "work" / "data")
+    fs.unwatch()
+
+
+def _prepare(place: Path, fs: FileSystem) -> None:
+    config = configure(place / "corpus.jsonl", tokenizer__vocabulary=258, shard_tokens=1_000)
+    prepare(config, output=place / "work" / "data", fs=fs)
+
+
+class _OneGate(Stage):
+    """A stage whose work is one file."""
+
+    configs: tuple[str, ...] = ()
+
+    def build(self) -> None:
+        """Make the file."""
+        create_file(self.folder / "made", b"whole")
+
+    def inspect(self) -> Evidence:
+        """Measure the file."""
+        size = len((self.folder / "made").read_bytes())
+        return Evidence(gates=[gate_at_least("bytes", size, least=5)], files=[], runs=[])
+
+
+def record_stage(place: Path, fs: Any) -> None:
+    """Record a pilot's stage."""
+    fs.watch()
+    _record_stage(place, fs)
+    fs.promise(place / "pilot" / "stage" / "stage.json")
+    fs.unwatch()
+
+
+def _record_stage(place: Path, fs: FileSystem) -> None:
+    settings = StageSettings(root=place / "pilot", configs=place, report=lambda _stage, _run: None)
+    with diverted(fs):
+        runner._run_stage(_OneGate("stage", settings))
+
+
+def _pilot_folder(place: Path) -> None:
+    nothing(place)
+    (place / "pilot").mkdir()
+
+
+def _passed(place: Path, _control: Path) -> list[str]:
+    return check_passed(place / "run")
+
+
+def _run_scenario(
+    name: str, set_up: Callable[[Path], None], act: Callable[[Path, Any], None], **other: Any
+) -> Scenario:
+    recover = other.get("recover", finish_run)
+    return Scenario(name, "run", set_up, act, check_run, recover, _passed)
+
+
+SCENARIOS: Final = (
+    _run_scenario("session start", nothing, start),
+    _run_scenario("session start, resumed", interrupted_run, start_again, recover=finish_raised_run),
+    _run_scenario("run.json", interrupted_run, rewrite_index, recover=finish_raised_run),
+    _run_scenario("append", nothing, append),
+    _run_scenario("checkpoint", nothing, commit),
+    _run_scenario("evaluation file", nothing, keep_evaluation),
+    _run_scenario("session end", nothing, end, recover=_finish_sparsely),
+    _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
+    Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
+    Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
+    Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),
+    Scenario(
+        "pilot stage", "pilot", _pilot_folder, record_stage, check_stage, _record_stage, check_stage_done
+    ),
+)
+"""The registry: every command that writes."""
+SCENARIO: Final = {scenario.name: scenario for scenario in SCENARIOS}
