@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class Corpus:
         """Look for the dataset of a session, unless it was found already."""
         data = None if track.sections is None else track.sections.data
         path = self._given or (Path(data.path) if data is not None and data.path else None)
-        if self.dataset is not None or path is None or not (path / METADATA_NAME).exists():
+        if self.dataset is not None or path is None or not os.path.lexists(path / METADATA_NAME):
             return
         self.path, self.error, self.other_sha256 = path, None, None
         try:

@@ -1,7 +1,8 @@
-"""LG601, LG602, LG605: recipes, environments and other files named by digest."""
+"""LG601, LG602, LG604, LG605: recipes, environments and other files named by digest."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ledger.audit.files import Loaded
@@ -18,12 +19,15 @@ from ledger.records.events import (
     UnknownEvent,
     Validation,
 )
+from ledger.records.fields import Json
 from ledger.records.layout import ENVIRONMENTS
 from ledger.storage.canonical import digest_of
 
 __all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "environment_differences"]
 
 ENVIRONMENT_PARTS: Final = ("packages", "python", "platform", "hardware", "settings")
+CODE_STATE: Final = frozenset({"commit", "dirty", "diff_sha256"})
+REPORTED_CHANGES: Final = 20
 LOCK_FILE: Final = "recipe.lock.json"
 
 
@@ -182,31 +186,42 @@ class AmendmentChecker(Checker):
 
 
 class EnvironmentChecker(Checker):
-    """LG605: environment differences between sessions, the code state apart."""
+    """LG604, LG605: code state and environment, and how they change between sessions."""
 
-    rules: ClassVar[tuple[str, ...]] = ("LG605",)
+    rules: ClassVar[tuple[str, ...]] = ("LG604", "LG605")
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self._previous: SessionStart | None = None
 
     def on_session_start(self, event: SessionStart) -> None:
-        """Compare with the session before."""
+        """Look for the code state, and compare with the session before."""
         previous, self._previous = self._previous, event
+        after = self.stream.files.environment(event.environment_sha256).document
+        if after is None:
+            return  # LG601 says why
+        if not after.code.keys() >= CODE_STATE:
+            self.findings.skip("LG604", f"the environment of session {event.session} does not state the code")
         if previous is None or previous.environment_sha256 == event.environment_sha256:
             return
         before = self.stream.files.environment(previous.environment_sha256).document
-        after = self.stream.files.environment(event.environment_sha256).document
-        if before is None or after is None:
-            return  # LG601 says why
-        changed = environment_differences(before, after)
-        if changed:
+        if before is not None:
+            code = [f"{name}: {old} -> {new}" for name, old, new in _changes(before.code, after.code)]
+            self._report("LG604", "other code", code, previous, event)
+            self._report(
+                "LG605", "another environment", environment_differences(before, after), previous, event
+            )
+
+    def _report(
+        self, rule: str, what: str, changes: list[str], previous: SessionStart, event: SessionStart
+    ) -> None:
+        if changes:
             self.findings.add(
-                "LG605",
-                f"session {event.session} ran in another environment than session {previous.session}: "
-                + "; ".join(changed[:20]),
+                rule,
+                f"session {event.session} ran {'with' if rule == 'LG604' else 'in'} {what} than session "
+                f"{previous.session}: {'; '.join(changes[:REPORTED_CHANGES])}",
                 where=self.stream.where,
-                evidence={"changes": len(changed)},
+                evidence={"changes": len(changes)},
             )
 
 
@@ -217,9 +232,11 @@ def environment_differences(before: Environment, after: Environment) -> list[str
         old, new = getattr(before, part), getattr(after, part)
         if not isinstance(old, dict):
             old, new = {part: old}, {part: new}
-        changed += [
-            f"{name}: {old.get(name)!r} -> {new.get(name)!r}"
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name)
-        ]
+        changed += [f"{name}: {was!r} -> {now!r}" for name, was, now in _changes(old, new)]
     return changed
+
+
+def _changes(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[tuple[str, Json, Json]]:
+    """Return (name, before, after) of whatever differs."""
+    names = sorted(old.keys() | new.keys())
+    return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]

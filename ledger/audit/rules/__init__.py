@@ -46,6 +46,5 @@ UNCHECKED: Final[dict[str, str]] = {
     "LG408": "tensor digests of files against live state digests",
     "LG504": "token ids, end-of-text counts and duplicates across splits",
     "LG603": "the recipe lock",
-    "LG604": "changes of the code between sessions",
     "LG705": "the seal",
 }

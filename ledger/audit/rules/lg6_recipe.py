@@ -30,6 +30,15 @@ RECIPE_RULES: Final = (
         advice="Compare the two recipes with `ledger diff`.",
     ),
     Rule(
+        id="LG604",
+        title="the code is the same in all sessions",
+        severities=("warning",),
+        meaning="Each session's environment states commit, dirty flag and the digest of the difference to it; a "
+        "change between sessions is a warning. Where the code state is not stated this is not checked.",
+        causes="The code was changed, or committed, between an interruption and the resume.",
+        advice="Look at what changed in between: it may be why redone work differs.",
+    ),
+    Rule(
         id="LG605",
         title="environment changes are listed",
         severities=("warning",),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+from ledger.records.documents import Environment
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.documents import document_bytes
 from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
 from tests.ledger.audit.editing import Events, edit, of_kind, renumber
 
@@ -59,6 +63,22 @@ def the_second_session_has_another_identity(events: Events) -> None:
 @edited("LG602", "sparse")
 def an_amendment_that_the_recipes_do_not_show(events: Events) -> None:
     of_kind(events, "amendment")[-1]["from"] = 1
+
+
+@case("LG604", "moved", severity="warning", companions="LG605")
+def nothing_but_other_code(run: Path) -> None:
+    """The two environments also differ in a package: LG605. The code of the second is made another one."""
+
+    def change(events: Events) -> None:
+        start = of_kind(events, "session_start", session=2)[0]
+        path = run / "environments" / f"{start['environment_sha256']}.json"
+        document = json.loads(path.read_bytes())
+        document["code"] = {"commit": "1234567", "dirty": False, "diff_sha256": None}
+        data = document_bytes(Environment.model_validate(document))
+        start["environment_sha256"] = sha256_hex(data)
+        path.with_name(f"{start['environment_sha256']}.json").write_bytes(data)
+
+    edit(run, change)
 
 
 @edited("LG605", "moved", severity="warning")

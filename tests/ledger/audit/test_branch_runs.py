@@ -1,0 +1,80 @@
+"""A run that branched from another one's checkpoint: with its counters and state, or with its weights alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.audit import reconcile
+from ledger.records.documents import CheckpointManifest
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.documents import document_bytes
+from tests.ledger.audit.editing import Events, edit, read_events
+
+ZERO = dict.fromkeys(("step", "attempts", "skipped", "microbatches", "tokens_seen", "loss_tokens"), 0)
+
+
+def branch(run: Path, *, mode: str, **changes: Any) -> None:
+    """Make a run one that branched from another run's checkpoint, whose manifest is changed as asked."""
+    start = read_events(run)[0]
+    manifest = json.loads(next((run / "checkpoints").glob("step-00000003*/manifest.json")).read_bytes())
+    manifest |= {"run_id": "other", "counters": ZERO, "cursor": start["cursor"], "state": start["state"]}
+    manifest |= {"data_chain": start["data_chain"]} | changes
+    data = document_bytes(CheckpointManifest.model_validate(manifest))
+    (run / "parent").mkdir()
+    (run / "parent" / "manifest.json").write_bytes(data)
+    digest = sha256_hex(data)
+
+    def change(events: Events) -> None:
+        parent = {"run": "other", "session": 1, "step": 3, "checkpoint": "checkpoints/step-00000003-s01"}
+        events[0] |= {"start": "branch", "parent": parent | {"manifest_sha256": digest}}
+        events[0]["run"]["parent"] = {"run": "other", "manifest_sha256": digest, "mode": mode}
+
+    edit(run, change)
+
+
+@pytest.mark.parametrize("mode", ["continue", "initialise"])
+def test_an_honest_branch_run_passes(mode: str, copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode=mode)
+    verdict = reconcile(run)
+    assert verdict.findings == []
+    assert verdict.verdict == "passed"
+
+
+def test_weights_alone_are_taken_over_whatever_else_the_parent_held(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="initialise", counters=ZERO | {"step": 3, "attempts": 3})
+    assert reconcile(run).findings == []
+
+
+def test_a_continued_run_starts_with_the_parent_s_counters(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="continue", counters=ZERO | {"step": 3, "attempts": 3})
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG302"}
+
+
+def test_a_branch_run_with_other_weights_is_found(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    state = read_events(run)[0]["state"] | {"model": "ab" * 32}
+    branch(run, mode="initialise", state=state)
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG302"}
+
+
+def test_a_changed_parent_manifest_is_found(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="continue")
+    path = run / "parent" / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"kind":"interval"', b'"kind":"milestone"'))
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG601"}
+
+
+def test_a_branch_run_that_does_not_name_its_parent_is_found(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="continue")
+    edit(run, lambda events: events[0].update(parent=None))
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG301"}
