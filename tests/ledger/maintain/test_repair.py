@@ -303,7 +303,7 @@ class TestLock:
         RunLock(run_dir).close()
 
 
-@pytest.mark.parametrize(("first", "fault"), enumerate(["refused", "full", "killed", "killed after"]))
+@pytest.mark.parametrize(("first", "fault"), list(enumerate(["refused", "full", "killed", "killed after"])))
 def test_a_fault_anywhere_loses_no_byte_and_the_next_repair_ends_it(
     run_dir: Path, tmp_path: Path, first_run_json: bytes, first: int, fault: Fault
 ):
