@@ -24,7 +24,7 @@ def run_dir(tmp_path):
     audit(run_dir)
 
 
-def session(run_dir, *, updates, saves=(), start="resume", named=None):
+def session(run_dir, *, updates, saves=(), start="resume", named=None) -> None:
     """Do a session of so many updates that saves at the named steps and is killed."""
     loop = ToyLoop(SETTINGS)
     recorder = RunRecorder(run_dir, fs=QUICK)

@@ -96,10 +96,16 @@ class RecorderMachine(RuleBasedStateMachine):
         if missing and base is not None:  # an amendment that never reached the log changed nothing
             self.session.target = base.target
 
-    def _enter(self, start, named):
+    def _enter(self, start, named) -> None:
         assert self.recorder is not None
         self.recorder.__enter__()
         begin(self.recorder, self.loop, start=start, named=named)
+
+    @property
+    def alive(self) -> RunRecorder:
+        """The recorder of the session under way."""
+        assert self.recorder is not None
+        return self.recorder
 
     def tails(self) -> set[str]:
         """Return the name of every torn tail: those in quarantine, and the one that still hangs on the log."""
@@ -174,12 +180,12 @@ class RecorderMachine(RuleBasedStateMachine):
     def skip(self, fault):
         self.consume(self.accumulation)
         after = self.totals._replace(skipped=self.totals.skipped + 1, attempts=self.totals.attempts + 1)
-        self.act(lambda: self.recorder.skipped("guard"), ["overflow"], fault, after=after)
+        self.act(lambda: self.alive.skipped("guard"), ["overflow"], fault, after=after)
 
     @precondition(lambda self: self.recorder is not None)
     @rule(fault=faults)
     def evaluate(self, fault):
-        self.act(lambda: evaluate(self.recorder, self.loop, complete=False), ["val"], fault)
+        self.act(lambda: evaluate(self.alive, self.loop, complete=False), ["val"], fault)
 
     @precondition(lambda self: self.recorder is not None and self.totals.step not in self.own)
     @rule(fault=faults)
@@ -209,10 +215,10 @@ class RecorderMachine(RuleBasedStateMachine):
     def finish(self, fault):
         if self.totals.step not in self.own | self.committed:
             self.checkpoint(None)
-        self.act(lambda: evaluate(self.recorder, self.loop, complete=True), ["val"], None)
+        self.act(lambda: evaluate(self.alive, self.loop, complete=True), ["val"], None)
         self.end("completed" if self.totals.step > self.session.first.step else "closed", fault)
 
-    def end(self, status, fault):
+    def end(self, status, fault) -> None:
         self.act(self._leave, ["train", "end"] if self.window else ["end"], fault)
         self.recorder = None
         last = events(self.run)[-1]
@@ -244,7 +250,7 @@ class RecorderMachine(RuleBasedStateMachine):
     def may_train(self) -> bool:
         return self.recorder is not None and self.totals.step < self.session.target
 
-    def consume(self, microbatches):
+    def consume(self, microbatches) -> None:
         assert self.recorder is not None
         for _ in range(microbatches):
             self.digest = consume(self.recorder, self.loop)

@@ -11,7 +11,7 @@ from ledger.errors import InvalidDocumentError, UsageError
 from ledger.recorder import RunRecorder
 from ledger.records.events import Checkpoint, Train
 from tests.support.reading import events, events_of
-from tests.support.systems import QuickFileSystem
+from tests.support.systems import FaultyFileSystem, QuickFileSystem
 from tests.support.toy import ToyLoop, ToySettings, attempt, begin, consume, evaluate, run_toy, save
 
 QUICK = QuickFileSystem()
@@ -50,6 +50,16 @@ def test_event_manifest_trainer_state_and_tensors_vouch_for_each_other(run_dir):
         assert event.bytes == sum(path.stat().st_size for path in (run_dir / event.path).iterdir()) - (
             (run_dir / event.path / "manifest.json").stat().st_size
         )
+
+
+def test_the_log_is_on_disk_before_a_checkpoint_takes_its_name(run_dir):
+    fs = FaultyFileSystem()
+    run_toy(run_dir, SETTINGS, fs=fs)
+    renames = [index for index, (operation, name) in enumerate(fs.done) if name.startswith("step-")]
+    assert len(renames) >= 3
+    for index in renames:
+        log = [operation for operation, name in fs.done[:index] if name == "metrics.jsonl"]
+        assert "write" not in log[len(log) - log[::-1].index("fdatasync") :]
 
 
 def test_a_second_one_at_the_same_step_is_refused(recorder, loop):
@@ -94,7 +104,7 @@ def test_an_exception_in_the_block_leaves_no_checkpoint_and_no_event(run_dir, re
     assert [event.step for event in events_of(run_dir, Checkpoint)] == [1]
 
 
-def _commit(recorder, write):
+def _commit(recorder, write) -> None:
     with recorder.checkpoint("interval") as folder:
         write(folder)
 

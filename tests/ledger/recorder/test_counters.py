@@ -119,7 +119,7 @@ def test_an_attempt_needs_exactly_one_accumulation_window(run_dir, reported):
         assert recorder.counters == Counters(0, 1, 1, 2, 16, 16)
 
 
-def _update_after(recorder, loop, *, microbatches):
+def _update_after(recorder, loop, *, microbatches) -> None:
     for _ in range(microbatches):
         consume(recorder, loop)
     recorder.updated(loss=1.0, grad_norm=1.0, lr={"all": 0.01})

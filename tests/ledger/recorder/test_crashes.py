@@ -19,7 +19,7 @@ QUICK = QuickFileSystem()
 SETTINGS = ToySettings(target_step=6, checkpoint_interval=2, evaluate_every=None)
 
 
-def kill(run_dir, *, moment="attempt", step=3, start="fresh", settings=SETTINGS):
+def kill(run_dir, *, moment="attempt", step=3, start="fresh", settings=SETTINGS) -> None:
     """Run until `moment` at `step` and die there."""
 
     def before(recorder, name):
@@ -30,7 +30,7 @@ def kill(run_dir, *, moment="attempt", step=3, start="fresh", settings=SETTINGS)
         run_toy(run_dir, settings, before=before, start=start, fs=QUICK)
 
 
-def kill_behind(run_dir, operation, name, *, settings=SETTINGS):
+def kill_behind(run_dir, operation, name, *, settings=SETTINGS) -> None:
     """Die directly behind the first operation of this kind on a file of this name."""
     probe = FaultyFileSystem()
     run_toy(run_dir, settings, fs=probe)
@@ -41,7 +41,7 @@ def kill_behind(run_dir, operation, name, *, settings=SETTINGS):
         run_toy(run_dir, settings, fs=fs)
 
 
-def tear(run_dir, tail=b'{"event":"train","seq":'):
+def tear(run_dir, tail=b'{"event":"train","seq":') -> bytes:
     """Leave the beginning of a line that was never finished."""
     with (run_dir / LOG).open("ab") as log:
         log.write(tail)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ledger.errors import UsageError
@@ -15,7 +17,7 @@ QUICK = QuickFileSystem()
 SMALL = ToySettings(target_step=2, accumulation=1, evaluate_every=None)
 
 
-def last_end(run_dir):
+def last_end(run_dir) -> SessionEnd:
     return events_of(run_dir, SessionEnd)[-1]
 
 
@@ -50,7 +52,7 @@ def test_a_loop_that_returns_without_an_end_gets_one(run_dir):
     assert last_end(run_dir).status == "stopped"
 
 
-def _raise(error):
+def _raise(error) -> Callable[[RunRecorder, ToyLoop], None]:
     def body(_recorder, _loop):
         raise error
 

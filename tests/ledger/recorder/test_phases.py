@@ -16,7 +16,7 @@ QUICK = QuickFileSystem()
 STEP = 0.125  # a power of two, so that sums are exact
 
 
-def sums_of_events(run_dir, session=1):
+def sums_of_events(run_dir, session=1) -> dict[str, float]:
     """Return what the events of one session account for, by phase."""
     return {
         "train": sum(event.window.seconds for event in events_of(run_dir, Train) if event.session == session),

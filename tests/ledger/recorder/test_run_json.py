@@ -7,6 +7,7 @@ import pytest
 from ledger.history import History
 from ledger.records.events import SessionStart
 from ledger.records.layout import LOG, RUN
+from ledger.records.parts import Start
 from ledger.storage.documents import document_bytes
 from ledger.storage.log import read_log
 from tests.support.reading import events_of, run_document
@@ -38,7 +39,8 @@ def test_it_is_byte_for_byte_what_the_log_says(run_dir):
     with pytest.raises(Killed):
         run_toy(run_dir, SETTINGS, before=_die_at_step_3, fs=QUICK)
     assert (run_dir / RUN).read_bytes() == rebuilt(run_dir)
-    for start, target in (("resume", 4), ("restart", 5), ("auto", 6)):
+    starts: list[tuple[Start, int]] = [("resume", 4), ("restart", 5), ("auto", 6)]
+    for start, target in starts:
         settings = ToySettings(target_step=target, checkpoint_interval=2)
         run_toy(run_dir, settings, start=start, fs=QUICK)
         assert (run_dir / RUN).read_bytes() == rebuilt(run_dir)

@@ -31,7 +31,7 @@ def snapshot(folder: Path) -> dict[str, str]:
     }
 
 
-def start(run_dir, settings=SETTINGS, *, start="resume", **changes):
+def start(run_dir, settings=SETTINGS, *, start="resume", **changes) -> None:
     with RunRecorder(run_dir, fs=QUICK) as recorder:
         begin(recorder, ToyLoop(settings), start=start, **changes)
 
@@ -49,11 +49,11 @@ def damaged(unaudited_dir):
     return unaudited_dir
 
 
-def _start_with(recorder, loop, **changes):
+def _start_with(recorder, loop, **changes) -> None:
     recorder.start(plan_of(loop, **changes), capture=loop.capture)
 
 
-def refuse(run_dir, error, match, **how):
+def refuse(run_dir, error, match, **how) -> str:
     """Expect a refusal that writes nothing."""
     before = snapshot(run_dir)
     with pytest.raises(error, match=match) as caught:

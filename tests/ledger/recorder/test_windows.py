@@ -10,12 +10,12 @@ from ledger.recorder import RunRecorder
 from ledger.records.events import Checkpoint, SessionEnd, SessionStart, Train
 from tests.support.reading import events, events_of
 from tests.support.systems import QuickFileSystem
-from tests.support.toy import ToyLoop, ToySettings, attempt, begin, consume, record, run_toy, save
+from tests.support.toy import Before, ToyLoop, ToySettings, attempt, begin, consume, record, run_toy, save
 
 QUICK = QuickFileSystem()
 
 
-def kinds_and_steps(run_dir):
+def kinds_and_steps(run_dir) -> list[tuple[str, int]]:
     return [(type(event).__name__, event.step) for event in events(run_dir)]
 
 
@@ -36,7 +36,7 @@ def test_a_resumed_session_keeps_to_absolute_multiples(run_dir):
     assert second == [6, 8, 9, 10]
 
 
-def _fail_at(*, step):
+def _fail_at(*, step) -> Before:
     def before(recorder, _moment):
         if recorder.step == step:
             raise RuntimeError("the loop broke")
@@ -49,6 +49,7 @@ def test_from_one_event_to_the_next_totals_move_exactly_by_the_window(run_dir):
     run_toy(run_dir, settings, fs=QUICK)
     marks = [event for event in events(run_dir) if isinstance(event, SessionStart | Train)]
     for before, after in pairwise(marks):
+        assert isinstance(after, Train)
         window = after.window
         assert window.updates == after.step - before.step
         assert window.attempts == after.attempts - before.attempts
