@@ -9,7 +9,7 @@ from ledger.audit.positions import spell
 from ledger.audit.replay import describe
 from ledger.audit.stream import Checker, Stream
 from ledger.records.events import SessionStart
-from ledger.records.fields import FIRST_DATA_CHAIN
+from ledger.records.fields import FIRST_DATA_CHAIN, Json
 from ledger.records.layout import LOG
 from ledger.records.parts import COUNTER_NAMES, ZERO, StateDigests, Superseded
 
@@ -238,3 +238,26 @@ class GeometryChecker(Checker):
                     where=self.stream.where,
                     evidence={"found": found, "expected": expected},
                 )
+
+    def finish(self) -> None:
+        """Compare how many random generators the checkpoints hold."""
+        first: tuple[str, object] | None = None
+        for path, folder in self.stream.files.complete_checkpoints.items():
+            trainer = self.stream.files.trainer_state(folder).document
+            if trainer is None:
+                continue  # LG401 to LG403 say why
+            form = _form(trainer.rng)
+            first = first or (path, form)
+            if form != first[1]:
+                self.findings.add(
+                    "LG309",
+                    f"holds another number of random generators than {first[0]}: another number of ranks or devices",
+                    where=path,
+                )
+
+
+def _form(value: Json) -> object:
+    """Return the keys and lengths of a value without what they hold."""
+    if isinstance(value, dict):
+        return {key: _form(part) for key, part in value.items()}
+    return [_form(part) for part in value] if isinstance(value, list) else None

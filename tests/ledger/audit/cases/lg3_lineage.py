@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from ledger.records.fields import FIRST_DATA_CHAIN
+from ledger.storage.canonical import digest_of
 from tests.ledger.audit.cases.base import FIRST_CHECKPOINT, OTHER, case, edited
 from tests.ledger.audit.editing import (
     Events,
@@ -82,6 +84,22 @@ def a_second_session_starts_silently(events: Events) -> None:
 @edited("LG309", "resumed")
 def more_replicas_in_the_second_session(events: Events) -> None:
     of_kind(events, "session_start", session=2)[0]["data_parallel"] = 2
+
+
+@case("LG309", "resumed")
+def another_number_of_generators(run: Path) -> None:
+    """The digest of the generators' state is made to agree, as a loop of other ranks would report it."""
+
+    def more(trainer: dict[str, Any]) -> None:
+        if trainer["session"] == 2:
+            trainer["rng"] = [trainer["rng"], trainer["rng"]]
+
+    def change(events: Events) -> None:
+        for event in of_kind(events, "checkpoint", session=2):
+            trainer = json.loads((run / event["path"] / "trainer.json").read_bytes())
+            event["state"]["rng"] = digest_of([trainer["rng"], trainer["rng"]])
+
+    edit(run, change, trainer=more)
 
 
 @case("LG401", "plain")
