@@ -10,7 +10,7 @@ from typing import Literal
 from ledger.audit.subject import require_folder
 from ledger.errors import StorageError
 from ledger.maintain.probes import PROBES, Check, run_probe
-from ledger.maintain.temporaries import remove_temporaries
+from ledger.maintain.temporaries import remove_tree
 from ledger.storage.atomic import temporary_path
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.mounts import FileSystemClass, Mount, find_mount, is_asked_for
@@ -70,9 +70,9 @@ def diagnose(
             checks.append(run_probe(name, probed, fs=fs))
     except BaseException:
         with suppress(StorageError):  # the first error is the one to report
-            remove_temporaries(place, [workshop.name], fs=fs)
+            remove_tree(workshop, fs=fs)
         raise
-    remove_temporaries(place, [workshop.name], fs=fs)
+    remove_tree(workshop, fs=fs)
     return Diagnosis(folder=str(place), mount=mount, file_system_class=kind, checks=checks)
 
 

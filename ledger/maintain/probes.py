@@ -20,7 +20,7 @@ __all__ = ["PROBES", "Check", "CheckStatus", "run_probe"]
 CheckStatus = Literal["ok", "warning", "failed"]
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-_REPLACEMENTS: Final = 200
+_REPLACEMENTS: Final = 50
 _LITTLE_SPACE_BYTES: Final = 1 << 30
 _SECONDS: Final = 30
 _LOCKER: Final = """
@@ -130,7 +130,7 @@ def _lock(folder: Path, fs: FileSystem) -> tuple[CheckStatus, str]:
 
 
 def _try_lock_elsewhere(path: Path) -> int:
-    command = [sys.executable, "-I", "-c", _LOCKER, str(path)]
+    command = [sys.executable, "-I", "-S", "-c", _LOCKER, str(path)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS)
     return done.returncode
 

@@ -18,7 +18,7 @@ from ledger.records.layout import (
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.filesystem import FileSystem
 
-__all__ = ["find_temporaries", "remove_temporaries"]
+__all__ = ["find_temporaries", "remove_temporaries", "remove_tree"]
 
 _FOLDERS: Final = (RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE)
 
@@ -40,7 +40,7 @@ def remove_temporaries(run_dir: Path, paths: Iterable[str], *, fs: FileSystem) -
     """
     parents = set()
     for path in paths:
-        _remove(run_dir / path, fs=fs)
+        remove_tree(run_dir / path, fs=fs)
         parents.add((run_dir / path).parent)
     for parent in sorted(parents):
         fs.sync_directory(parent)
@@ -72,8 +72,12 @@ def _is_folder(path: Path, *, fs: FileSystem) -> bool:
     return fs.exists(path) and stat.S_ISDIR(fs.stat(path).st_mode)
 
 
-def _remove(path: Path, *, fs: FileSystem) -> None:
-    """Remove a file, a link or a whole folder; a link inside loses its name and what it leads to stays."""
+def remove_tree(path: Path, *, fs: FileSystem) -> None:
+    """Remove a file, a link or a whole folder; a link inside loses its name and what it leads to stays.
+
+    Raises:
+        StorageError: the system refused; a part may be left.
+    """
     pending, folders = [path], []
     while pending:
         found = pending.pop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ledger.audit import reconcile
-from ledger.errors import LedgerError, LockedError, StorageError, UnsafeError
+from ledger.errors import LockedError, StorageError, UnsafeError
 from ledger.recorder import RunRecorder
 from ledger.records.events import Checkpoint, SessionEnd, SessionStart
-from ledger.records.layout import CHECKPOINTS, LOCK, LOG, RUN
+from ledger.records.layout import CHECKPOINTS, LOCK, LOG
 from ledger.storage import lock as lock_module
 from ledger.storage.lock import RunLock
 from tests.support.audited import assert_passed
@@ -67,12 +66,10 @@ class TestLockFile:
         return remove if request.param == "removed" else replace
 
     def test_no_session_starts(self, run_dir: Path, displace: Callable[[Path], None]):
-        with (
-            pytest.raises(UnsafeError, match="removed or replaced") as caught,
-            RunRecorder(run_dir) as recorder,
-        ):
+        with RunRecorder(run_dir) as recorder:
             displace(run_dir)
-            begin(recorder, ToyLoop(SETTINGS))
+            with pytest.raises(UnsafeError, match="removed or replaced") as caught:
+                begin(recorder, ToyLoop(SETTINGS))
         assert caught.value.exit_code == 7
         assert not (run_dir / LOG).exists()
 
@@ -226,15 +223,3 @@ def test_a_second_process_is_refused_while_a_session_is_under_way(run_dir: Path)
 
     under_way(run_dir, deed)
     assert codes == [5]
-
-
-def test_a_run_folder_that_was_copied_back_is_continued(run_dir: Path, tmp_path: Path):
-    """A copy of a killed run is a run: nothing in it depends on where, or by whom, it was written."""
-    under_way(run_dir, lambda recorder, loop: save(recorder, loop, "interval"))
-    copy = Path(shutil.copytree(run_dir, tmp_path / "copy"))
-    (copy / RUN).unlink()
-    try:
-        record(copy, lambda *_: None, settings=SETTINGS, start="auto", fs=QUICK)
-    except LedgerError as error:  # pragma: no cover - would be the finding of this test
-        raise AssertionError("a copy is refused") from error
-    assert_passed(copy)
