@@ -27,6 +27,7 @@ from ledger.audit.rules import RULES, UNCHECKED
 from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
 from ledger.audit.stream import Checker, Stream, read_through
 from ledger.audit.subject import find_run
+from ledger.audit.timing import TimingChecker
 from ledger.errors import NewerVersionError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
@@ -138,6 +139,7 @@ def counter_checkers(stream: Stream) -> list[Checker]:
         RateChecker(stream),
         EvaluationChecker(stream),
         LossTokenChecker(stream),
+        TimingChecker(stream),
     ]
 
 

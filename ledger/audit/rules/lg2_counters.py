@@ -119,6 +119,16 @@ COUNTER_RULES: Final = (
         "duplicate text from a replay.",
     ),
     Rule(
+        id="LG212",
+        title="seconds fit into the session",
+        severities=("error",),
+        meaning="In each session the seconds of windows, waiting for data, evaluation and blocked checkpoints "
+        "add up to no more than the elapsed time; the phases of its end are never less than those sums, and "
+        "equal them where it ended `completed` or `closed`. Sums may be off by a millisecond.",
+        causes="Time counted twice, such as evaluation inside a training window; throughput made up from it.",
+        advice="Count every second in one phase. Rates of this session are not to be trusted.",
+    ),
+    Rule(
         id="LG214",
         title="evaluation leaves no trace",
         severities=("error",),

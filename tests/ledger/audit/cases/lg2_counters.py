@@ -127,6 +127,21 @@ def a_repetition_is_not_one(events: Events) -> None:
     of_kind(events, "train")[3]["batches"][0] = "ab" * 8
 
 
+@edited("LG212", "interrupted")
+def more_seconds_than_elapsed(events: Events) -> None:
+    of_kind(events, "train")[0]["window"]["seconds"] += 1_000.0
+
+
+@edited("LG212", "plain")
+def a_phase_is_shorter_than_its_events(events: Events) -> None:
+    of_kind(events, "session_end")[0]["phases"]["checkpoint"] = 0.0
+
+
+@edited("LG212", "plain")
+def a_phase_of_a_completed_session_is_longer_than_its_events(events: Events) -> None:
+    of_kind(events, "session_end")[0]["phases"]["evaluate"] += 0.5
+
+
 @edited("LG214", "plain")
 def an_evaluation_moves_a_generator(events: Events) -> None:
     of_kind(events, "val")[0]["rng_after"] = OTHER

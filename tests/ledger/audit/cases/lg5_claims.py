@@ -91,6 +91,11 @@ def completed_short_of_the_target(events: Events) -> None:
     end = note_behind(events[-1])
     del end["text"]
     phases = dict.fromkeys(("startup", "train", "data", "evaluate", "checkpoint", "report", "profile"), 0.0)
+    for event in of_kind(events, "train"):
+        phases["train"] += event["window"]["seconds"]
+        phases["data"] += event["window"]["data_seconds"]
+    for kind, phase in (("val", "evaluate"), ("checkpoint", "checkpoint")):
+        phases[phase] += sum(event["seconds"] for event in of_kind(events, kind))
     events.append(
         end
         | {"event": "session_end", "status": "completed", "reason": "", "target_step": 6}
