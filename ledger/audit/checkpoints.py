@@ -1,9 +1,8 @@
-"""LG401 to LG403, LG406: checkpoints on disk against their events."""
+"""LG4: checkpoints on disk against their events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar, Final
 
 import msgspec
@@ -12,7 +11,7 @@ from ledger.audit.files import CheckpointFolder, Loaded
 from ledger.audit.lineage import PARENT_MANIFEST
 from ledger.audit.replay import describe
 from ledger.audit.stream import Captured, Checker, Stream
-from ledger.errors import LedgerError
+from ledger.audit.tensors import digest_problems, moment_problems
 from ledger.records.documents import CheckpointManifest, TrainerState
 from ledger.records.layout import (
     CHECKPOINTS,
@@ -30,8 +29,6 @@ from ledger.records.layout import (
 )
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.canonical import digest_of
-from ledger.storage.digests import hash_file
-from ledger.storage.safetensors import hash_tensors
 
 __all__ = ["CheckpointChecker", "StrayChecker", "checkpoint_problems"]
 
@@ -60,9 +57,9 @@ TRAINER_PARTS: Final = ("schedule", "rng", "scaler", "guards")
 
 
 class CheckpointChecker(Checker):
-    """LG401, LG402, LG403: each checkpoint, its files, and what its records say of it."""
+    """LG401, LG402, LG403, LG405, LG407: each checkpoint, its files, and what its records say of it."""
 
-    rules: ClassVar[tuple[str, ...]] = ("LG401", "LG402", "LG403")
+    rules: ClassVar[tuple[str, ...]] = ("LG401", "LG402", "LG403", "LG405", "LG407")
 
     def __init__(self, stream: Stream, *, rehash: bool) -> None:
         super().__init__(stream)
@@ -73,6 +70,7 @@ class CheckpointChecker(Checker):
     def finish(self) -> None:
         """Check every event's checkpoint, then what lies there without an event."""
         if not self._rehash:
+            self.findings.skip("LG405", "checkpoint files were not read; use --rehash")
             self.findings.skip(
                 "LG402 digests", "checkpoint files were not rehashed, only their sizes; use --rehash"
             )
@@ -156,6 +154,8 @@ def checkpoint_problems(
     """Yield (rule, file, problem) for whatever is wrong with a checkpoint by itself, without a log."""
     file_problems = list(_file_problems(folder, manifest, rehash=rehash))
     yield from file_problems
+    if not file_problems:
+        yield from moment_problems(folder.folder, manifest)
     for problem in _name_problems(folder, manifest):
         yield "LG403", "", problem
     listed = manifest.files.get(TRAINER_STATE)
@@ -184,23 +184,7 @@ def _file_problems(
         if size != entry.bytes:
             yield "LG402", name, f"holds {size} bytes, the manifest says {entry.bytes}"
         elif rehash:
-            yield from _digest_problems(path, name, manifest)
-
-
-def _digest_problems(path: Path, name: str, manifest: CheckpointManifest) -> Iterator[tuple[str, str, str]]:
-    entry = manifest.files[name]
-    try:
-        digest = hash_file(path).sha256
-        tensors = None if entry.tensors is None else hash_tensors(path)
-    except LedgerError as error:
-        yield "LG402", name, str(error)
-        return
-    if digest != entry.sha256:
-        yield "LG402", name, f"has SHA-256 {digest}, the manifest says {entry.sha256}"
-    if tensors is not None and entry.tensors is not None:
-        for tensor in sorted(tensors.keys() | entry.tensors.keys()):
-            if tensors.get(tensor) != entry.tensors.get(tensor):
-                yield "LG402", name, f"tensor {tensor} is not the one that the manifest describes"
+            yield from digest_problems(path, name, entry)
 
 
 def _event_problems(captured: Captured, manifest: CheckpointManifest) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from ledger.audit.track import Track
 from ledger.dataset.manifest import METADATA_NAME, Dataset, Split, open_dataset
@@ -16,7 +17,10 @@ from ledger.records.parts import Position
 
 __all__ = ["Corpus", "RunReader", "epoch_tokens"]
 
-TRAIN = "train"
+TRAIN: Final = "train"
+
+ORDERS: Final = ("shuffle", "mix", "sources")
+"""What in a recipe's data section would make the order another one than the stream's."""
 
 
 class Corpus:
@@ -107,6 +111,9 @@ class RunReader:
             return "the run reads a mix of sources"
         (source,) = track.start.cursor
         split = corpus.split_of(source, sources=1)
+        data = track.config.get("data")
+        if isinstance(data, Mapping) and any(data.get(key) for key in ORDERS):
+            return "the recipe reads its data in an order that this version does not follow"
         batch = track.config.get("batch")
         micro_batch = batch.get("micro_batch") if isinstance(batch, Mapping) else None
         micro_batch = micro_batch if isinstance(micro_batch, int) else 0

@@ -40,8 +40,6 @@ UNCHECKED: Final[dict[str, str]] = {
     "LG209": "loss scale and growth tracker against the scaler's law",
     "LG213": "parameters change if and only if the step did",
     "LG404": "the optimizer's own step",
-    "LG405": "non-finite tensors in checkpoints",
-    "LG407": "model and optimizer files of one moment",
     "LG408": "tensor digests of files against live state digests",
     "LG504": "token ids, end-of-text counts and duplicates across splits",
     "LG603": "the recipe lock",

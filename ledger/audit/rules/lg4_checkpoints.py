@@ -40,6 +40,15 @@ CHECKPOINT_RULES: Final = (
         "side.",
     ),
     Rule(
+        id="LG405",
+        title="no tensor is non-finite",
+        severities=("error",),
+        meaning="With --rehash every floating-point tensor of a checkpoint is read, bf16 and fp16 included, and "
+        "holds finite numbers only.",
+        causes="The run had diverged when the checkpoint was taken; a buffer was never initialised.",
+        advice="Resume from an earlier checkpoint by naming it; look for the first non-finite update (LG207).",
+    ),
+    Rule(
         id="LG406",
         title="nothing foreign lies among the checkpoints",
         severities=("error", "warning"),
@@ -49,5 +58,15 @@ CHECKPOINT_RULES: Final = (
         "case an error.",
         causes="A save was killed (temporary name); someone copied files in; a folder without a manifest.",
         advice="Move foreign files out of the run. Temporary ones are never read and can be removed.",
+    ),
+    Rule(
+        id="LG407",
+        title="the tensor files are of one moment",
+        severities=("error",),
+        meaning="Model and optimizer files carry step, session and seq in their metadata: the manifest's step and "
+        "session, and the same in all files. A file that carries none is not compared.",
+        causes="Parameters of one step were saved with the optimizer of another, or a file was copied in from "
+        "another checkpoint.",
+        advice="Do not resume from it; take another checkpoint by naming it.",
     ),
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger.records.fields import FIRST_DATA_CHAIN
-from ledger.storage.canonical import digest_of
+from ledger.storage.canonical import digest_of, sha256_hex
+from ledger.storage.safetensors import hash_tensors
 from tests.ledger.audit.cases.base import FIRST_CHECKPOINT, OTHER, case, edited
 from tests.ledger.audit.editing import (
     Events,
@@ -17,6 +18,7 @@ from tests.ledger.audit.editing import (
     edit,
     of_kind,
 )
+from tests.support.toy import write_safetensors
 
 
 @edited("LG301", "resumed")
@@ -138,6 +140,35 @@ def trainer_json_is_of_another_step(run: Path) -> None:
         trainer["counters"] = trainer["counters"] | {"step": 99}
 
     edit(run, change_nothing, trainer=other_step)
+
+
+def replace_model(run: Path, *, value: float, step: int) -> None:
+    """Write another model file into the first checkpoint and describe it truly in the manifest."""
+    marks = json.dumps({"step": step, "session": 1, "seq": 5}, separators=(",", ":"))
+
+    def change(events: Events) -> None:
+        manifest_path = run / FIRST_CHECKPOINT / "manifest.json"
+        manifest = json.loads(manifest_path.read_bytes())
+        marked = next(event["at"]["seq"] for event in of_kind(events, "checkpoint"))
+        path = run / FIRST_CHECKPOINT / "model.safetensors"
+        write_safetensors(path, "weight", value, {"ledger": marks.replace(":5}", f":{marked}}}")})
+        tensors = {name: entry.model_dump() for name, entry in hash_tensors(path).items()}
+        data = path.read_bytes()
+        entry = {"bytes": len(data), "sha256": sha256_hex(data), "tensors": tensors}
+        manifest["files"]["model.safetensors"] = entry
+        manifest_path.write_text(json.dumps(manifest))
+
+    edit(run, change)
+
+
+@case("LG405", "plain", rehash=True)
+def a_weight_is_not_a_number(run: Path) -> None:
+    replace_model(run, value=float("nan"), step=3)
+
+
+@case("LG407", "plain")
+def a_model_of_another_step(run: Path) -> None:
+    replace_model(run, value=1.0, step=2)
 
 
 @case("LG406", "plain")
