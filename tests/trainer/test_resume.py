@@ -5,13 +5,16 @@ A kill is a copy of the run folder, made while it trains: exactly what a killed 
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from ledger.checkpoints import find_checkpoints, read_trainer_state
 from ledger.records.events import Overflow
@@ -100,6 +103,23 @@ def test_a_non_finite_loss_is_skipped_the_same_way_after_a_resume(dataset, tmp_p
     assert_same_training(tmp_path / "control", run)
     last = events(run)[-1]
     assert (last.step, last.skipped, last.attempts) == (12, 6, 18)
+
+
+def test_random_numbers_go_on_where_they_were(dataset, tmp_path, monkeypatch):
+    original = loop.forward
+
+    def noisy(training, batch):
+        noise = random.random() + float(np.random.normal()) + torch.randn(())  # noqa: NPY002
+        return original(training, batch) * (1 + 0.01 * noise)
+
+    monkeypatch.setattr(loop, "forward", noisy)
+    config = tiny_config(dataset, run={"target_step": 9}, evaluation={"interval": 2}, **_every(3))
+    train(config, tmp_path / "control")
+    run = _killed(
+        monkeypatch, Kill(7), config=config, run=tmp_path / "run", copy=tmp_path / "copy", resume=None
+    )
+    assert train(config, run, resume="auto") == "completed"
+    assert_same_training(tmp_path / "control", run)
 
 
 def test_a_stop_right_after_a_skip_keeps_the_count_of_skips(dataset, tmp_path, monkeypatch):
