@@ -23,6 +23,7 @@ from tests.support.systems import FaultyFileSystem, QuickFileSystem
 from tests.support.toy import Killed, ToyLoop, ToySettings, begin, consume, evaluate
 
 TOKENS = 8
+TARGET = 9
 KINDS = {
     "SessionStart": "start",
     "TailRecovered": "tail",
@@ -33,7 +34,12 @@ KINDS = {
     "Checkpoint": "checkpoint",
     "SessionEnd": "end",
 }
-faults = st.none() | st.tuples(st.integers(0, 70), st.sampled_from(["killed", "killed after"]))
+faults = (
+    st.none()
+    | st.none()
+    | st.none()
+    | st.tuples(st.integers(0, 70), st.sampled_from(["killed", "killed after"]))
+)
 intervals = st.integers(1, 4)
 
 
@@ -62,7 +68,7 @@ class RecorderMachine(RuleBasedStateMachine):
     @initialize(accumulation=st.integers(1, 3), interval=intervals, fault=faults)
     def create(self, accumulation, interval, fault):
         self.accumulation = accumulation
-        self.start(start="fresh", parent=None, interval=interval, target=5, fault=fault)
+        self.start(start="fresh", parent=None, interval=interval, target=TARGET, fault=fault)
 
     # Sessions.
 
@@ -95,6 +101,8 @@ class RecorderMachine(RuleBasedStateMachine):
         missing = lines[written:].count("amendment")
         if missing and base is not None:  # an amendment that never reached the log changed nothing
             self.session.target = base.target
+        if written:
+            self.compare_superseded()
 
     def _enter(self, start, named) -> None:
         assert self.recorder is not None
@@ -118,12 +126,12 @@ class RecorderMachine(RuleBasedStateMachine):
         return names
 
     def target_in_force(self) -> int:
-        return self.model.sessions[-1].target if self.model.sessions else 5
+        return self.model.sessions[-1].target if self.model.sessions else TARGET
 
     @precondition(lambda self: self.recorder is None and not self.model.sessions)
     @rule(interval=intervals, fault=faults)
     def start_fresh_again(self, interval, fault):
-        self.start(start="fresh", parent=None, interval=interval, target=5, fault=fault)
+        self.start(start="fresh", parent=None, interval=interval, target=TARGET, fault=fault)
 
     @precondition(lambda self: self.recorder is None and self.model.sessions)
     @rule(interval=intervals, more=st.sampled_from([0, 0, 2]), fault=faults)
@@ -131,7 +139,8 @@ class RecorderMachine(RuleBasedStateMachine):
         target = self.target_in_force() + more
         self.start(start="auto", parent=self.model.latest(), interval=interval, target=target, fault=fault)
 
-    @precondition(lambda self: self.recorder is None and self.model.sessions)
+    # Rarely: a restart leaves no branch to go back to.
+    @precondition(lambda self: self.recorder is None and len(self.model.sessions) % 4 == 3)
     @rule(interval=intervals, fault=faults)
     def restart(self, interval, fault):
         target = self.target_in_force()
@@ -140,9 +149,18 @@ class RecorderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.recorder is None and self.model.checkpoints)
     @rule(data=st.data(), interval=intervals, fault=faults)
     def resume_a_named_checkpoint(self, data, interval, fault):
-        path = data.draw(st.sampled_from(sorted(self.model.checkpoints)))
-        parent = self.model.checkpoints[path]
-        target = self.target_in_force()
+        self.resume(data.draw(st.sampled_from(sorted(self.model.checkpoints))), interval, fault)
+
+    @precondition(lambda self: self.recorder is None and self.superseded_checkpoints())
+    @rule(data=st.data(), interval=intervals, fault=faults)
+    def go_back_to_a_superseded_branch(self, data, interval, fault):
+        self.resume(data.draw(st.sampled_from(self.superseded_checkpoints())), interval, fault)
+
+    def superseded_checkpoints(self) -> list[str]:
+        return sorted(set(self.model.checkpoints) - {found.path for found in self.model.on_branch()})
+
+    def resume(self, path: str, interval, fault) -> None:
+        target, parent = self.target_in_force(), self.model.checkpoints[path]
         self.start(start="resume", parent=parent, interval=interval, target=target, fault=fault)
 
     @precondition(lambda self: self.recorder is None and self.model.sessions)
@@ -181,6 +199,15 @@ class RecorderMachine(RuleBasedStateMachine):
         self.consume(self.accumulation)
         after = self.totals._replace(skipped=self.totals.skipped + 1, attempts=self.totals.attempts + 1)
         self.act(lambda: self.alive.skipped("guard"), ["overflow"], fault, after=after)
+
+    @precondition(lambda self: self.may_train())
+    @rule(updates=st.integers(1, 3))
+    def get_on(self, updates):
+        """Train a little and save: without this, few examples come far enough to go back to something."""
+        for _ in range(min(updates, self.session.target - self.totals.step)):
+            self.update(None)
+        if self.totals.step not in self.own:
+            self.checkpoint(None)
 
     @precondition(lambda self: self.recorder is not None)
     @rule(fault=faults)
@@ -311,7 +338,6 @@ class RecorderMachine(RuleBasedStateMachine):
         on_branch = {found.path for found in self.model.on_branch()}
         assert {known.path for known in told.checkpoints() if told.is_on_branch(known)} <= on_branch
         self.compare_latest()
-        self.compare_superseded(found)
 
     def compare_latest(self) -> None:
         if self.recorder is not None:
@@ -321,11 +347,10 @@ class RecorderMachine(RuleBasedStateMachine):
             latest = recorder.latest_checkpoint()
         assert (latest.path if latest else None) == (expected.path if expected else None)
 
-    def compare_superseded(self, found) -> None:
-        starts = [event for event in found if isinstance(event, SessionStart)]
-        if starts and starts[-1].session == self.session.number:
-            lost = starts[-1].superseded
-            assert {name: getattr(lost, name) for name in self.superseded} == self.superseded
+    def compare_superseded(self) -> None:
+        start = [event for event in events(self.run) if isinstance(event, SessionStart)][-1]
+        assert start.session == self.session.number
+        assert {name: getattr(start.superseded, name) for name in self.superseded} == self.superseded
 
 
 def _totals(counters) -> Totals:
@@ -333,4 +358,4 @@ def _totals(counters) -> Totals:
 
 
 TestRecorderMachine = RecorderMachine.TestCase
-TestRecorderMachine.settings = settings(max_examples=30, stateful_step_count=25)
+TestRecorderMachine.settings = settings(max_examples=40, stateful_step_count=25)
