@@ -26,7 +26,7 @@ from ledger.storage.log_reader import FileIdentity
 from ledger.storage.processes import boot_id, hostname
 from ledger.storage.strict_json import parse_json
 
-__all__ = ["LockHolder", "LockState", "RunLock", "lock_state"]
+__all__ = ["LockHolder", "LockState", "RunLock", "claim_log", "lock_state"]
 
 _MAX_CONTENT_BYTES: Final = 4096
 _PATIENCE_SECONDS: Final = 0.5
@@ -184,6 +184,21 @@ class RunLock:
         content = canonical_json(self.holder.model_dump()) + b"\n"
         self._fs.truncate(descriptor, 0, path=self._path)
         self._fs.write(descriptor, content, path=self._path)
+
+
+def claim_log(descriptor: int, *, path: StrPath, fs: FileSystem) -> None:
+    """Lock an open log itself, so that a lock file which somebody removed lets no second writer in.
+
+    Raises:
+        LockedError: another writer has the log open.
+        StorageError: the system refused.
+    """
+    if not fs.lock(descriptor, path=path):
+        raise LockedError(
+            "another writer has this log open although the lock file is free: it was removed or replaced",
+            path=path,
+            advice="stop that writer, or wait until it ends; never remove the lock file",
+        )
 
 
 def lock_state(run_dir: StrPath, *, fs: FileSystem = OS) -> LockState:

@@ -28,6 +28,7 @@ from ledger.storage.damage import damage_error
 from ledger.storage.files import open_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.forks import abandon_in_children
+from ledger.storage.lock import claim_log
 from ledger.storage.log_reader import FileIdentity, LogLine, LogReader, LogTail, read_log
 from ledger.storage.quarantine import QuarantinedTail, list_quarantined, quarantine_tail
 
@@ -92,6 +93,7 @@ class EventLog:
         """
         descriptor = fs.open(path, _APPEND_FLAGS | os.O_CREAT | os.O_EXCL)
         try:
+            claim_log(descriptor, path=path, fs=fs)
             fs.sync(descriptor, path=path)
             fs.sync_directory(Path(path).parent)
             return cls(descriptor, path, run_id=run_id, head=None, size=0, clock=clock, fs=fs)
@@ -119,10 +121,12 @@ class EventLog:
             VerificationError: it is damaged; nothing is appended to a damaged log.
             NewerVersionError: a newer version of the ledger wrote to it.
             UnsafeError: something that is no regular file stands in its place.
+            LockedError: another writer has it open.
             StorageError: the system refused.
         """
         descriptor = open_regular_file(path, flags=_APPEND_FLAGS, fs=fs)
         try:
+            claim_log(descriptor, path=path, fs=fs)
             with read_log(path, run_id=run_id, fs=fs) as reader:
                 found_id, head = _verify(reader, path, run_id=run_id, visit=visit)
             return cls(descriptor, path, run_id=found_id, head=head, size=reader.size, clock=clock, fs=fs)

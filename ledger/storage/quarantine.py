@@ -16,6 +16,7 @@ from ledger.storage.damage import damage_error
 from ledger.storage.digests import hash_file
 from ledger.storage.files import ensure_folder, opened_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
+from ledger.storage.lock import claim_log
 from ledger.storage.log_reader import FileIdentity, LogReader, LogTail, read_log
 
 __all__ = ["QuarantinedTail", "list_quarantined", "quarantine_tail"]
@@ -42,6 +43,7 @@ def quarantine_tail(run_dir: StrPath, *, log_name: str = LOG, fs: FileSystem = O
         VerificationError: the log is damaged otherwise; then nothing is touched.
         NewerVersionError: a newer version of the ledger wrote to it.
         UnsafeError: something that is no regular file stands in its place.
+        LockedError: a writer has the log open.
         StorageError: the system refused, or the log changed meanwhile.
     """
     run_dir = Path(run_dir)
@@ -53,6 +55,7 @@ def quarantine_tail(run_dir: StrPath, *, log_name: str = LOG, fs: FileSystem = O
     file = f"{QUARANTINE}/tail-{tail.offset:016d}-{tail.sha256[:16]}.bin"
     ensure_folder(run_dir / QUARANTINE, fs=fs)
     with opened_regular_file(path, flags=os.O_RDWR, fs=fs) as descriptor:
+        claim_log(descriptor, path=path, fs=fs)
         _require_unchanged(reader, descriptor, path, fs=fs)
         create_file(run_dir / file, _read_tail(descriptor, tail, path, fs=fs), fs=fs)
         _require_unchanged(reader, descriptor, path, fs=fs)
