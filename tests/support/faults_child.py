@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from ledger.storage.filesystem import OS
 from ledger.storage.log import EventLog
 from tests.support.faults_scenarios import SETTINGS, finish_run, session
 from tests.support.faults_server import acknowledge, arm_shim, shim_counts
-from tests.support.toy import ToyLoop, ToySettings, attempt, train
+from tests.support.toy import ToyLoop, ToySettings, attempt, save, train
 
 
 def toy(
@@ -89,6 +91,19 @@ def long_toy(place: str, *, seconds: float = 60.0, pause: float = 0.0) -> int:
     return exit_code(lambda: session(Path(place) / "run", OS, body, settings=settings))
 
 
+def long_telling_toy(place: str) -> int:
+    """Train a toy run until it is killed and tell everything about its log."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while True:
+            attempt(recorder, loop)
+            if recorder.step % 5 == 0:
+                save(recorder, loop, "interval")
+
+    settings = ToySettings(target_step=1_000_000, accumulation=1, evidence=False, evaluate_every=None)
+    return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body, settings=settings)))
+
+
 def hungry_toy(place: str, *, spare_bytes: int) -> int:
     """Train a toy run with so much memory to spare, filling it before every attempt."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -104,14 +119,49 @@ def hungry_toy(place: str, *, spare_bytes: int) -> int:
     return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body)))
 
 
-def racing_toy(place: str, *, at: float) -> int:
-    """Start a session at a moment that all racers share."""
-    time.sleep(max(0.0, at - time.time()))
+def race(place: str, *, racers: int) -> int:
+    """Start a session in many processes at the same moment; tells every exit code and who won."""
+    moment = time.time() + 0.3
+    children = []
+    for _ in range(racers):
+        child = os.fork()
+        if child == 0:
+            os._exit(_racer(Path(place), moment=moment))
+        children.append(child)
+    for child in children:
+        _, status = os.waitpid(child, 0)
+        acknowledge("code", os.waitstatus_to_exitcode(status))
+    return 0
 
+
+def _racer(place: Path, *, moment: float) -> int:
     def body(recorder: RunRecorder, loop: ToyLoop) -> None:
         acknowledge("won")
-        time.sleep(1.5)
         train(recorder, loop)
+        time.sleep(1.2)  # longer than a loser's patience
+
+    time.sleep(max(0.0, moment - time.time()))
+    return exit_code(lambda: session(place / "run", OS, body))
+
+
+def parent_of_a_survivor(place: str) -> int:
+    """Start a session, fork a child that outlives it, and die. The child tries everything that it must not do."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        if os.fork() == 0:
+            time.sleep(0.2)  # the parent is dead by now
+            for name, action in (
+                ("note", lambda: recorder.note("from the child")),
+                ("attempt", lambda: attempt(recorder, loop)),
+                ("save", lambda: save(recorder, loop, "interval")),
+                ("end", recorder.end),
+            ):
+                acknowledge("survivor", name, exit_code(action))
+            acknowledge("survivor", "exit", exit_code(lambda: recorder.__exit__(None, None, None)))
+            time.sleep(2.0)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     return exit_code(lambda: session(Path(place) / "run", OS, body))
 
