@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from ledger.cli.screen import harmless
@@ -23,6 +24,7 @@ __all__ = [
     "print_document",
     "print_json",
     "print_lines",
+    "print_table",
     "survive_encoding",
     "verdict_exit",
     "warn_about_link",
@@ -30,6 +32,9 @@ __all__ = [
 
 EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
 """Verdict to exit code."""
+
+NARROWEST: Final = 72
+"""Columns that a table needs at least; what does not fit a screen is wrapped by it."""
 
 UNLIMITED: Final = 1 << 20
 """Columns of a line that is never broken here."""
@@ -42,6 +47,13 @@ def print_lines(lines: Iterable[Line]) -> None:
     console = Console(width=UNLIMITED, soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in lines:
         console.print(Text(harmless(line.text), style=line.style))
+
+
+def print_table(table: Table) -> None:
+    """Print a table to standard output, as wide as a screen but never too narrow to read."""
+    survive_encoding()
+    width = Console().width
+    Console(width=max(width, NARROWEST)).print(table)
 
 
 def print_json(value: Json) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ledger.cli.output import print_json, survive_encoding
+from ledger.cli.output import print_json, print_table
 from ledger.cli.screen import harmless
 from ledger.config import load_config
 from ledger.pilot import STAGES, PilotConfig, StageOutcome, last_logged_step, planned_steps, run_pilot
@@ -104,8 +104,7 @@ def _print_table(outcomes: list[StageOutcome], *, root: Path, passed: bool) -> N
             table.add_row(stage, *_gate_cells(gate))
     for name in STAGES[len(outcomes) :]:
         table.add_row(name, "", "", "", "not run")
-    survive_encoding()
-    Console().print(table)
+    print_table(table)
     print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(root))}")
     if not passed:
         failed = harmless(str(root / outcomes[-1].stage))
