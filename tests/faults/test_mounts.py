@@ -85,7 +85,7 @@ def test_a_run_outlives_a_disk_that_is_full_at_any_page(tmp_path):
 @pytest.mark.parametrize("pages", [1, 3, 6])
 def test_a_dataset_is_whole_or_absent_on_a_full_disk(pages, tmp_path):
     corpus(tmp_path)
-    (tmp_path / "work").rmdir()
+    shutil.rmtree(tmp_path / "work")
     with small_tmpfs(tmp_path / "work", size_bytes=pages * PAGE):
         with pytest.raises(StorageError, match="ENOSPC"):
             prepare_dataset(tmp_path, Unwatched())

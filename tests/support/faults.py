@@ -227,11 +227,14 @@ def _describe(operation: str, path: StrPath, arguments: tuple[Any, ...]) -> Oper
 @contextmanager
 def diverted(fs: FileSystem) -> Iterator[None]:
     """Send what uses the real file system by default through `fs`."""
+    before = vars(OS).get("perform")
     vars(OS)["perform"] = fs.perform
     try:
         yield
     finally:
         del vars(OS)["perform"]
+        if before is not None:
+            vars(OS)["perform"] = before
 
 
 class LogWatch:

@@ -335,10 +335,12 @@ def _keep_verdict_again(place: Path, fs: FileSystem) -> None:
 
 
 def corpus(place: Path) -> None:
-    """Begin with a source of a few documents."""
+    """Begin with a source of a few documents, and with what a killed preparation left."""
     nothing(place)
     write_jsonl(place / "corpus.jsonl", texts(6))
-    (place / "work").mkdir()
+    left = place / "work" / ".data.tmp-0123456789abcdef"
+    left.mkdir(parents=True)
+    (left / "train-00000.npy").write_bytes(b"half")
 
 
 def prepare_dataset(place: Path, fs: Any) -> None:
