@@ -119,6 +119,14 @@ def hungry_toy(place: str, *, spare_bytes: int) -> int:
     return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body)))
 
 
+def unprivileged_toy(place: str) -> int:
+    """Try to continue a toy run as a user who may read it and not write."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    return exit_code(lambda: finish_run(Path(place)))
+
+
 def race(place: str, *, racers: int) -> int:
     """Start a session in many processes at the same moment; tells every exit code and who won."""
     moment = time.time() + 0.3

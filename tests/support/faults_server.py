@@ -1,7 +1,8 @@
 """A process that forks a child for every call, so that hundreds of real processes cost one start of Python.
 
-It reads one JSON object a line, `{"call": "module:function", "arguments": {…}}`, forks, tells the child's number, and
-tells the child's end. What the child acknowledges goes through a pipe of its own. `Server` is the other side.
+It reads one JSON object a line: `{"call": "module:function", "arguments": {…}}` forks and is answered with the child's
+number, `{"wait": number}` with the child's end. What the child acknowledges goes through a pipe of its own. `Server`
+is the other side.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Server:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         self._acknowledgements = reading
+        self._child = 0
         names = {"PYTHONPATH": str(ROOT), ACKNOWLEDGEMENTS: str(writing), "OMP_NUM_THREADS": "1"}
         if preloads:
             names["LD_PRELOAD"] = preloads
@@ -67,15 +69,13 @@ class Server:
         os.close(self._acknowledgements)
 
     def start(self, call: str, **arguments: Any) -> int:
-        """Fork a child that makes a call; returns its number."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"call": call, "arguments": arguments}).encode() + b"\n")
-        self._process.stdin.flush()
-        return self._answer()
+        """Fork a child that makes a call; returns its number, which is its own until `wait`."""
+        self._child = self._ask({"call": call, "arguments": arguments})
+        return self._child
 
     def wait(self) -> int:
         """Wait for the child's end; returns its exit code, or the signal's number with a minus."""
-        return self._answer()
+        return self._ask({"wait": self._child})
 
     def run(self, call: str, **arguments: Any) -> int:
         """Start a child and wait for its end."""
@@ -90,8 +90,11 @@ class Server:
                 parts.append(part)
         return [line.split() for line in b"".join(parts).decode().splitlines()]
 
-    def _answer(self) -> int:
+    def _ask(self, request: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the server died"
         return int(line)
@@ -127,6 +130,10 @@ def serve() -> None:
     os.dup2(2, 1)
     for line in iter(requests.readline, b""):
         request = json.loads(line)
+        if "wait" in request:
+            _, status = os.waitpid(request["wait"], 0)
+            os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            continue
         module, _, name = request["call"].partition(":")
         function = getattr(importlib.import_module(module), name)
         child = os.fork()
@@ -135,8 +142,6 @@ def serve() -> None:
             os.close(answers)
             _be_child(function, request["arguments"])
         os.write(answers, f"{child}\n".encode())
-        _, status = os.waitpid(child, os.WUNTRACED if request.get("stops") else 0)
-        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def _be_child(function: Any, arguments: dict[str, Any]) -> None:
