@@ -15,12 +15,12 @@ import typer
 from rich.console import Console
 
 from ledger.config import dump_config, load_config
-from ledger.dataset.manifest import open_dataset
 from ledger.errors import EvidenceMissingError, LedgerError, UsageError
 from ledger.recipes import identity_sha256
 from trainer.config import TrainerConfig
 from trainer.recipe import PARTS, complete_config, fix_horizon, recipe_of
 from trainer.signals import StopRequest
+from trainer.sources import open_sources
 
 __all__ = ["app", "main"]
 
@@ -96,11 +96,12 @@ def resolve(
     recipe = load_config(config, overrides or (), model=TrainerConfig)
     data_sha256 = None
     try:
-        dataset = open_dataset(recipe.data.path)
+        opened = open_sources(recipe.data)
     except EvidenceMissingError as error:
         _warn(f"{error}; its identity and vocabulary stay open")
     else:
-        recipe, data_sha256 = complete_config(recipe, dataset), dataset.metadata_sha256
+        recipe = complete_config(recipe, opened.main, mix=opened.sources)
+        data_sha256 = opened.identity
     recipe = fix_horizon(recipe)
     if not as_json:
         print(dump_config(recipe), end="")

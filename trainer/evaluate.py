@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,14 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ledger.checkpoints import CompleteCheckpoint
+from ledger.dataset.evaluation import evaluation_batches
 from ledger.dataset.manifest import Split
-from ledger.dataset.reader import evaluation_batches
+from ledger.dataset.packing import DocumentLayout
 from ledger.recorder import EvaluationResult
 from ledger.records.documents import Evaluation
 from ledger.records.layout import EVALUATIONS
 from ledger.storage.documents import read_document
 from trainer.config import TrainerConfig
-from trainer.data import token_tensor
+from trainer.data import document_tensor, token_tensor
 from trainer.precision import autocast
 from trainer.randomness import randomness_sha256
 
@@ -45,17 +47,20 @@ def evaluate(
         config: batch size, sequence length, precision and device.
         data_sha256: identity of the dataset that holds the split.
         batches: size of the subset; None measures every target position, the last partial batch included.
+
+    Where the packing tells documents apart, attention stops at their ends as in training, and the metric
+    `loss_within_documents` leaves out the targets that training leaves out: the first token of each document.
     """
     rng_before = randomness_sha256()
-    loss, tokens, count = _measure(model, split, config, batches=batches)
+    measured = _measure(model, split, config, batches=batches)
     return EvaluationResult(
         split=split.name,
         data_sha256=data_sha256,
-        loss=loss,
-        tokens=tokens,
-        batches=count,
-        complete=tokens == split.tokens - 1,
-        metrics={"perplexity": _perplexity(loss)},
+        loss=measured.loss,
+        tokens=measured.tokens,
+        batches=measured.batches,
+        complete=measured.tokens == split.tokens - 1,
+        metrics=measured.metrics(),
         rng_before=rng_before,
         rng_after=randomness_sha256(),
     )
@@ -70,27 +75,63 @@ def has_evaluation(run_dir: Path, checkpoint: CompleteCheckpoint) -> bool:
     )
 
 
+@dataclass
+class _Measured:
+    """Sums over the batches measured so far."""
+
+    nats: float = 0.0
+    tokens: int = 0
+    batches: int = 0
+    nats_within: float = 0.0
+    """Of the targets that lie in one document with their input."""
+    tokens_within: int = 0
+
+    @property
+    def loss(self) -> float:
+        """The mean over all targets."""
+        return self.nats / self.tokens
+
+    def add(self, losses: Tensor, layout: DocumentLayout | None) -> None:
+        """Add the losses of a batch, one a target, in order."""
+        self.nats += losses.double().sum().item()
+        self.tokens += losses.numel()
+        self.batches += 1
+        if layout is not None:
+            within = losses[torch.from_numpy(layout.counted).flatten().to(losses.device)]
+            self.nats_within += within.double().sum().item()
+            self.tokens_within += within.numel()
+
+    def metrics(self) -> dict[str, float]:
+        """Return what is reported beside the loss."""
+        metrics = {"perplexity": _perplexity(self.loss)}
+        if self.tokens_within:
+            metrics["loss_within_documents"] = self.nats_within / self.tokens_within
+        return metrics
+
+
 @torch.no_grad()
-def _measure(
-    model: nn.Module, split: Split, config: TrainerConfig, *, batches: int | None
-) -> tuple[float, int, int]:
+def _measure(model: nn.Module, split: Split, config: TrainerConfig, *, batches: int | None) -> _Measured:
     device = torch.device(config.machine.device)
     reader = evaluation_batches(
-        split, micro_batch=config.evaluation.micro_batch, sequence=config.batch.sequence, batches=batches
+        split,
+        micro_batch=config.evaluation.micro_batch,
+        sequence=config.batch.sequence,
+        batches=batches,
+        packing=config.data.packing,
     )
-    total, tokens, count = 0.0, 0, 0
+    measured = _Measured()
     with _evaluation_mode(model):
         for batch in reader:
             with autocast(config.precision, device):
-                logits: Tensor = model(token_tensor(batch.inputs, device))
+                logits: Tensor = model(
+                    token_tensor(batch.inputs, device), document_tensor(batch.layout, device)
+                )
             targets = token_tensor(batch.targets, device)
             losses = functional.cross_entropy(
                 logits.float().flatten(0, 1), targets.flatten(), reduction="none"
             )
-            total += losses.double().sum().item()
-            tokens += batch.tokens
-            count += 1
-    return total / tokens, tokens, count
+            measured.add(losses, batch.layout)
+    return measured
 
 
 @contextmanager

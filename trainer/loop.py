@@ -18,7 +18,7 @@ from ledger.recorder import RunRecorder
 from ledger.records.events import CheckpointKind, SessionStatus
 from trainer.checkpoint import write_tensors
 from trainer.config import TrainerConfig
-from trainer.data import Batch, TrainingData
+from trainer.data import IGNORED, Batch, TrainingData
 from trainer.evaluate import VALIDATION, evaluate, has_evaluation
 from trainer.optim import set_learning_rate
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
@@ -61,24 +61,39 @@ def fit(training: Training) -> SessionStatus:
 
 
 def process_window(training: Training) -> float:
-    """Run the microbatches of one accumulation window forward and backward; return their mean loss in nats."""
-    accumulation = training.config.batch.accumulation
+    """Run the microbatches of one accumulation window forward and backward; return their mean loss in nats.
+
+    The mean is over all positions of the window that count: the window is drawn first, to know how many there are.
+    """
+    recorder = training.recorder
+    with recorder.phase("data"):
+        window = [training.data.next() for _ in range(training.config.batch.accumulation)]
+    counted = max(1, sum(batch.loss_tokens for batch in window))
     losses = []
-    for _ in range(accumulation):
-        with training.recorder.phase("data"):
-            batch = training.data.next()
-        loss = forward(training, batch)
-        (loss / accumulation).backward()  # type: ignore[no-untyped-call]
-        training.recorder.microbatch(tokens=batch.tokens, digest=batch.digest, cursor=batch.cursor)
+    for batch in window:
+        loss = forward(training, batch) / counted
+        loss.backward()  # type: ignore[no-untyped-call]
+        recorder.microbatch(
+            tokens=batch.tokens, loss_tokens=batch.loss_tokens, digest=batch.digest, cursor=batch.cursor
+        )
+        record_verified(training)
         losses.append(loss.detach())
-    return torch.stack(losses).double().mean().item()
+    return torch.stack(losses).double().sum().item()
 
 
 def forward(training: Training, batch: Batch) -> Tensor:
-    """Return the mean cross-entropy of a microbatch in nats, in float32."""
+    """Return the sum of a microbatch's cross-entropy in nats over the positions that count, in float32."""
     with autocast(training.config.precision, batch.inputs.device):
-        logits = training.state.model(batch.inputs)
-    return functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
+        logits = training.state.model(batch.inputs, batch.documents)
+    return functional.cross_entropy(
+        logits.float().flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+
+
+def record_verified(training: Training) -> None:
+    """Record the files that were rehashed in the background; raises `VerificationError` where one is damaged."""
+    for file in training.data.verified():
+        training.recorder.data_verified(shard=file.name, sha256=file.sha256, seconds=file.seconds)
 
 
 def attempt_update(training: Training, loss: float) -> bool:

@@ -6,6 +6,7 @@ Imports no torch, so that a recipe can be resolved where nothing can be trained.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,42 +17,56 @@ from ledger.dataset.manifest import Dataset
 from ledger.errors import ConfigError, RefusedError
 from ledger.recipes import LeafDifference, recipe_differences
 from ledger.records.documents import Recipe
-from trainer.config import CosineConfig, TrainerConfig
+from trainer.config import CosineConfig, DataConfig, SourceConfig, TrainerConfig
 
 __all__ = ["PARTS", "complete_config", "config_of", "continue_config", "fix_horizon", "recipe_of"]
 
-PARTS: Final = {"trainer": 1, "decoder": 1, "adamw": 1, "cosine": 1, "constant": 1, "sequential-reader": 1}
+PARTS: Final = {"trainer": 2, "decoder": 1, "adamw": 1, "cosine": 1, "constant": 1, "reader": 2}
 """Version of each part; raised when the same recipe would compute something else."""
 
 
-def complete_config(config: TrainerConfig, dataset: Dataset) -> TrainerConfig:
-    """Fill in what only the dataset at hand decides: its absolute path, its identity, the vocabulary.
+def complete_config(
+    config: TrainerConfig, dataset: Dataset, *, mix: Mapping[str, Dataset] | None = None
+) -> TrainerConfig:
+    """Fill in what only the datasets at hand decide: their absolute paths, their identities, the vocabulary.
+
+    `dataset` is that of `data.path`, `mix` those of `data.sources` by their names.
 
     Raises:
         ConfigError: the configuration asks for fewer embeddings than the dataset has token ids.
         RefusedError: it asks for another dataset than the one that is there.
     """
-    identity = config.data.metadata_sha256 or dataset.metadata_sha256
-    if identity != dataset.metadata_sha256:
-        raise RefusedError(
-            f"is the dataset {dataset.metadata_sha256}",
-            path=dataset.directory,
-            expected=f"data.metadata_sha256 = {identity}",
-            advice="correct data.path, or set data.metadata_sha256 to null to take this one",
-        )
     vocabulary = dataset.manifest.tokenizer.vocabulary
     if 0 < config.model.vocabulary < vocabulary:
         raise ConfigError(
             f"model.vocabulary is {config.model.vocabulary}, but the dataset's ids reach {vocabulary - 1}",
             expected=f"at least {vocabulary}, or 0 for the dataset's own",
         )
-    data = {"path": str(Path(config.data.path).absolute()), "metadata_sha256": identity}
+    data: dict[str, object] = _identified(config.data, dataset, place="data")
+    if config.data.sources is not None and mix is not None:
+        data["sources"] = {
+            name: source.model_copy(update=_identified(source, mix[name], place=f"data.sources.{name}"))
+            for name, source in config.data.sources.items()
+        }
     return config.model_copy(
         update={
             "data": config.data.model_copy(update=data),
             "model": config.model.model_copy(update={"vocabulary": config.model.vocabulary or vocabulary}),
         }
     )
+
+
+def _identified(section: DataConfig | SourceConfig, dataset: Dataset, *, place: str) -> dict[str, object]:
+    """Return path and identity of a dataset as the recipe records them."""
+    identity = section.metadata_sha256 or dataset.metadata_sha256
+    if identity != dataset.metadata_sha256:
+        raise RefusedError(
+            f"is the dataset {dataset.metadata_sha256}",
+            path=dataset.directory,
+            expected=f"{place}.metadata_sha256 = {identity}",
+            advice=f"correct {place}.path, or set {place}.metadata_sha256 to null to take this one",
+        )
+    return {"path": str(Path(section.path).absolute()), "metadata_sha256": identity}
 
 
 def fix_horizon(config: TrainerConfig, *, horizon: int | None = None) -> TrainerConfig:

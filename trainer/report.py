@@ -19,13 +19,15 @@ from trainer.config import TrainerConfig
 __all__ = ["Report", "arithmetic"]
 
 
-def arithmetic(config: TrainerConfig, *, start_step: int, tokens_per_epoch: int, parameters: int) -> str:
+def arithmetic(
+    config: TrainerConfig, *, start_step: int, tokens_per_epoch: Mapping[str, int], parameters: int
+) -> str:
     """Return the nominal arithmetic of a run: plans from the recipe, no measurements.
 
     Args:
         config: the effective recipe.
         start_step: successful updates that are done already.
-        tokens_per_epoch: usable tokens of the training source.
+        tokens_per_epoch: usable tokens of each training source.
         parameters: trainable parameters of the model.
     """
     batch = config.batch
@@ -36,10 +38,18 @@ def arithmetic(config: TrainerConfig, *, start_step: int, tokens_per_epoch: int,
             f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
             f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
             f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.run.target_step:,}",
-            f"an epoch is {tokens_per_epoch:,} tokens, so that is {planned / tokens_per_epoch:.2f} epochs",
+            *_epochs(config, planned=planned, tokens_per_epoch=tokens_per_epoch),
             f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
         )
     )
+
+
+def _epochs(config: TrainerConfig, *, planned: int, tokens_per_epoch: Mapping[str, int]) -> Iterator[str]:
+    weights = {name: source.weight for name, source in (config.data.sources or {}).items()}
+    for name, tokens in tokens_per_epoch.items():
+        share = weights[name] / sum(weights.values()) if weights else 1.0
+        what = f"an epoch of {name} (about {share:.1%} of the microbatches)" if weights else "an epoch"
+        yield f"{what} is {tokens:,} tokens, so that is {share * planned / tokens:.2f} epochs"
 
 
 class Report:

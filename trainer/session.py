@@ -6,13 +6,14 @@ recorder.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from ledger.checkpoints import CompleteCheckpoint
-from ledger.dataset.manifest import Dataset, open_dataset
+from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recorder import RunRecorder, SessionPlan
 from ledger.records.events import SessionStatus
@@ -28,6 +29,7 @@ from trainer.optim import partition_summary
 from trainer.recipe import complete_config, continue_config, fix_horizon, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
+from trainer.sources import DataSources, open_sources
 from trainer.state import TrainingState, build_state
 
 __all__ = ["Request", "run_session"]
@@ -58,7 +60,7 @@ class Inputs:
     """The effective recipe and what it reads."""
 
     config: TrainerConfig
-    dataset: Dataset
+    sources: DataSources
     data: TrainingData
 
 
@@ -72,12 +74,11 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         LockedError: another process trains in this folder.
     """
     _validate(request)
-    dataset = open_dataset(request.config.data.path)
-    typed = complete_config(request.config, dataset)
-    _require_validation(typed, dataset)
+    sources = open_sources(request.config.data)
+    typed = complete_config(request.config, sources.main, mix=sources.sources)
+    _require_validation(typed, sources.main)
     prepare_machine(typed)
-    data = TrainingData(dataset, typed)
-    with RunRecorder(request.run_dir) as recorder:
+    with closing(TrainingData(sources, typed)) as data, RunRecorder(request.run_dir) as recorder:
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
         config = (
@@ -90,7 +91,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
                 "written (raise run.target_step to go on)"
             )
             return None
-        inputs = Inputs(config=config, dataset=dataset, data=data)
+        inputs = Inputs(config=config, sources=sources, data=data)
         training = _begin(request, choice, inputs, recorder=recorder, report=report, stop=stop)
         with report.showing(config.run.name, step=recorder.step, target=recorder.target_step):
             return fit(training)
@@ -169,6 +170,7 @@ def _begin(
     stop.refuse_to_begin()
     plan = _plan(request, choice, inputs, state)
     recorder.start(plan, capture=state.capture)
+    data.begin_verification()
     where = "from the beginning" if choice.parent is None else f"from {choice.parent.path}"
     report.say(f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {where}")
     report.say(
@@ -181,7 +183,7 @@ def _begin(
     )
     return Training(
         config=config,
-        dataset=inputs.dataset,
+        dataset=inputs.sources.main,
         data=data,
         state=state,
         recorder=recorder,
@@ -191,13 +193,13 @@ def _begin(
 
 
 def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState) -> SessionPlan:
-    config, dataset = inputs.config, inputs.dataset
-    has_validation = VALIDATION in dataset.manifest.splits
+    config, sources = inputs.config, inputs.sources
+    has_validation = VALIDATION in sources.main.manifest.splits
     return SessionPlan(
         recipe=recipe_of(config),
         environment=environment_record(config),
         data=DataIdentities(
-            train=dataset.metadata_sha256, validation=dataset.metadata_sha256 if has_validation else None
+            train=sources.identity, validation=sources.main.metadata_sha256 if has_validation else None
         ),
         tokens_per_microbatch=config.batch.tokens_per_microbatch,
         cursor=inputs.data.cursor,

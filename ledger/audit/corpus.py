@@ -1,4 +1,4 @@
-"""The dataset that a run read, as far as it is at hand: what an epoch holds, and what stands at a position."""
+"""The data that a run read, as far as it is at hand: what an epoch holds, and what each microbatch was."""
 
 from __future__ import annotations
 
@@ -9,56 +9,81 @@ from typing import Final
 
 from ledger.audit.track import Track
 from ledger.dataset.manifest import METADATA_NAME, Dataset, Split, open_dataset
-from ledger.dataset.order import Geometry, ReadingOrder
-from ledger.dataset.reader import microbatch_at
-from ledger.errors import EvidenceMissingError, LedgerError
+from ledger.dataset.mix import mix_sha256
+from ledger.dataset.order import Geometry
+from ledger.dataset.reader import Reader
+from ledger.dataset.source import Microbatch
+from ledger.errors import LedgerError
 from ledger.laws.batches import usable_tokens
-from ledger.records.parts import Position
+from ledger.records.fields import Json
 
 __all__ = ["Corpus", "RunReader", "epoch_tokens"]
 
 TRAIN: Final = "train"
 
-ORDERS: Final = ("shuffle", "mix", "sources")
-"""What in a recipe's data section would make the order another one than the stream's."""
-
 
 class Corpus:
-    """A dataset at the path given or at the one that a recipe states; it may be absent, broken or another one.
+    """The datasets at the path given or at those that a recipe states; they may be absent, broken or others.
 
-    Only the dataset that the run started with is ever read: another one would say nothing about it.
+    Only what the run started with is ever read: another dataset would say nothing about it. Of a mix each source
+    lies in a folder of its name in the path given.
     """
 
     def __init__(self, given: Path | None) -> None:
         self._given = given
+        self.datasets: dict[str, Dataset] = {}
+        """Source name to its dataset; empty unless all of them are the run's."""
+        self.is_mix = False
         self.path = given
-        self.dataset: Dataset | None = None
+        """Where the data lies, or the first place where something is wrong with it."""
         self.error: LedgerError | None = None
         """Why a dataset that lies there cannot be opened."""
         self.other_sha256: str | None = None
-        """The identity of the dataset that lies there, if it is not the run's."""
+        """The identity of the data that lies there, if it is not the run's."""
 
     def attend(self, track: Track) -> None:
-        """Look for the dataset of a session, unless it was found already."""
+        """Look for the data of a session, unless it was found already."""
+        paths = self._paths_of(track)
+        if (
+            self.datasets
+            or not paths
+            or not all(os.path.lexists(path / METADATA_NAME) for path in paths.values())
+        ):
+            return
+        self.error, self.other_sha256 = None, None
+        opened = {}
+        for source, path in paths.items():
+            self.path = path
+            try:
+                opened[source] = open_dataset(path)
+            except LedgerError as error:
+                self.error = error
+                return
+        identities = {source: dataset.metadata_sha256 for source, dataset in opened.items()}
+        found = mix_sha256(identities) if _sources_in(track) else next(iter(identities.values()))
+        if found == track.start.data.train:
+            self.datasets, self.is_mix = opened, bool(_sources_in(track))
+        else:
+            self.other_sha256 = found
+
+    def _paths_of(self, track: Track) -> dict[str, Path]:
+        """Return where each source should lie; empty where nobody says."""
+        if sources := _sources_in(track):
+            stated = {
+                name: source.get("path") for name, source in sources.items() if isinstance(source, Mapping)
+            }
+            if self._given is not None:
+                return {name: self._given / name for name in stated}
+            return {name: Path(path) for name, path in stated.items() if isinstance(path, str)}
         data = None if track.sections is None else track.sections.data
         path = self._given or (Path(data.path) if data is not None and data.path else None)
-        if self.dataset is not None or path is None or not os.path.lexists(path / METADATA_NAME):
-            return
-        self.path, self.error, self.other_sha256 = path, None, None
-        try:
-            dataset = open_dataset(path)
-        except LedgerError as error:
-            self.error = error
-            return
-        if dataset.metadata_sha256 == track.start.data.train:
-            self.dataset = dataset
-        else:
-            self.other_sha256 = dataset.metadata_sha256
+        source = next(iter(track.start.cursor), TRAIN)
+        return {} if path is None else {source: path}
 
     @property
     def absence(self) -> str | None:
-        """Why the bytes of the dataset cannot be looked at; None if they can."""
-        if self.dataset is not None:
+        """Why the bytes of the data cannot be looked at; None if they can."""
+        if self.datasets:
             return None
         if self.error is not None:
             return f"the dataset at {self.path} cannot be opened"
@@ -68,74 +93,94 @@ class Corpus:
             return f"there is no dataset at {self._given}"
         return "the dataset does not lie where the recipe says; give it with --data"
 
-    def split_of(self, source: str, *, sources: int) -> Split | None:
+    def split_of(self, source: str) -> Split | None:
         """Return the split that a source of the cursor reads."""
-        if self.dataset is None:
+        dataset = self.datasets.get(source)
+        if dataset is None:
             return None
-        splits = self.dataset.manifest.splits
-        name = source if source in splits else TRAIN
-        return self.dataset.split(name) if name in splits and (sources == 1 or name == source) else None
+        name = TRAIN if self.is_mix or source not in dataset.manifest.splits else source
+        return dataset.split(name) if name in dataset.manifest.splits else None
 
 
-def epoch_tokens(track: Track, *, source: str, sources: int, corpus: Corpus) -> int | None:
+def epoch_tokens(track: Track, *, source: str, corpus: Corpus) -> int | None:
     """Return the tokens of one epoch of a source; None where neither recipe nor dataset says."""
     size = track.start.tokens_per_microbatch
-    sections = track.sections
-    if (
-        sections is not None
-        and sections.data is not None
-        and sections.data.repeat is not None
-        and sources == 1
-    ):
-        return sections.data.repeat * size
-    split = corpus.split_of(source, sources=sources)
-    if split is None or sections is None:
+    rule = track.reading
+    if isinstance(rule, str):
+        return None
+    if rule.repeat is not None:
+        return rule.repeat * size
+    split = corpus.split_of(source)
+    if split is None or track.sections is None:
         return None
     return usable_tokens(tokens=split.tokens, tokens_per_microbatch=size) or None
 
 
 class RunReader:
-    """Reads again what a run says it read: microbatch digests from the shards."""
+    """Reads again what a run says it read: the microbatches of its branch, from the shards."""
 
-    def __init__(self, split: Split, *, source: str, order: ReadingOrder) -> None:
-        self._split = split
-        self._source = source
-        self.order = order
+    def __init__(self, reader: Reader, *, first: int) -> None:
+        self._reader = reader
+        self._first = first
+        self._next: int | None = None
+        """The microbatch of the branch at which the reader stands."""
 
     @classmethod
-    def of(cls, track: Track, *, corpus: Corpus) -> RunReader | str:
-        """Return a reader for the sequential source of a run, or why there can be none."""
+    def of(cls, track: Track, *, corpus: Corpus, scattered: bool) -> RunReader | str:
+        """Return a reader for the branch that a session begins, or why there can be none.
+
+        `scattered`: only a few microbatches from anywhere are wanted.
+        """
         if corpus.absence is not None:
             return corpus.absence
-        if len(track.start.cursor) != 1:
-            return "the run reads a mix of sources"
-        (source,) = track.start.cursor
-        split = corpus.split_of(source, sources=1)
-        data = track.config.get("data")
-        if isinstance(data, Mapping) and any(data.get(key) for key in ORDERS):
-            return "the recipe reads its data in an order that this version does not follow"
-        batch = track.config.get("batch")
-        micro_batch = batch.get("micro_batch") if isinstance(batch, Mapping) else None
-        micro_batch = micro_batch if isinstance(micro_batch, int) else 0
-        rows = micro_batch * track.start.data_parallel
-        if split is None or rows < 1 or track.start.tokens_per_microbatch % rows:
+        rule = track.reading
+        if isinstance(rule, str):
+            return rule
+        splits = {source: split for source in track.start.cursor if (split := corpus.split_of(source))}
+        geometry = _geometry_of(track)
+        if geometry is None or len(splits) != len(track.start.cursor):
             return "the recipe does not state a micro batch that divides the tokens per microbatch"
-        repeat = track.sections.data.repeat if track.sections and track.sections.data else None
-        geometry = Geometry(
-            micro_batch=micro_batch,
-            sequence=track.start.tokens_per_microbatch // rows,
-            data_parallel=track.start.data_parallel,
-        )
         try:
-            order = ReadingOrder(split.tokens, geometry, repeat)
-        except EvidenceMissingError as error:
+            reader = rule.reader(splits, geometry=geometry, scattered=scattered)
+            return cls(reader, first=reader.microbatch_of(track.start.cursor))
+        except LedgerError as error:
             return str(error)
-        return cls(split, source=source, order=order)
 
-    def digest_at(self, position: Position) -> str | LedgerError:
-        """Return the first 16 hexadecimal digits of the microbatch digest at a position, or why it cannot be read."""
+    def read(self, index: int) -> Microbatch | LedgerError:
+        """Return a microbatch of the branch, or why it cannot be read; in order costs least."""
         try:
-            batch = microbatch_at(self._split, source=self._source, order=self.order, position=position)
+            if index != self._next:
+                self._reader.restore(self._reader.cursor_at(self._first + index))
+            self._next = None
+            batch = self._reader.next()
         except LedgerError as error:
             return error
-        return batch.digest.hex()[:16]
+        self._next = index + 1
+        return batch
+
+    def digest_of(self, index: int) -> str | LedgerError:
+        """Return the first 16 hexadecimal digits of a microbatch's digest, or why it cannot be read."""
+        batch = self.read(index)
+        return batch if isinstance(batch, LedgerError) else batch.digest.hex()[:16]
+
+    def close(self) -> None:
+        """Let go of memory and threads."""
+        self._reader.close()
+
+
+def _sources_in(track: Track) -> Mapping[str, Json]:
+    data = track.config.get("data")
+    sources = data.get("sources") if isinstance(data, Mapping) else None
+    return sources if isinstance(sources, Mapping) else {}
+
+
+def _geometry_of(track: Track) -> Geometry | None:
+    batch = track.config.get("batch")
+    micro_batch = batch.get("micro_batch") if isinstance(batch, Mapping) else None
+    if isinstance(micro_batch, bool) or not isinstance(micro_batch, int) or micro_batch < 1:
+        return None
+    start = track.start
+    sequence, odd = divmod(start.tokens_per_microbatch, micro_batch * start.data_parallel)
+    if odd:
+        return None
+    return Geometry(micro_batch=micro_batch, sequence=sequence, data_parallel=start.data_parallel)

@@ -1,7 +1,8 @@
-"""LG501 to LG503, LG506: the dataset that the run names and the one at hand."""
+"""LG501 to LG504, LG506: the data that the run names and what is at hand of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar, Final
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from ledger.audit.corpus import Corpus, RunReader
 from ledger.audit.recurrence import branch_batches
 from ledger.audit.stream import Checker, Stream
-from ledger.dataset.verify import verify_dataset
+from ledger.dataset.leakage import find_shared_documents
+from ledger.dataset.manifest import Dataset, listed_files
+from ledger.dataset.verify import DatasetProblem, check_tokens, verify_dataset
 from ledger.errors import LedgerError, VerificationError
 from ledger.records.events import AnyEvent, DataVerified, SessionStart, UnknownEvent
 from ledger.records.layout import LOG
@@ -23,19 +26,25 @@ REPORTED_BATCHES: Final = 20
 
 
 class DataChecker(Checker):
-    """LG501, LG502, LG503: identities, structure, bytes."""
+    """LG501 to LG504: identities, structure, bytes, tokens."""
 
-    rules: ClassVar[tuple[str, ...]] = ("LG501", "LG502", "LG503")
+    rules: ClassVar[tuple[str, ...]] = ("LG501", "LG502", "LG503", "LG504")
 
     def __init__(self, stream: Stream, *, corpus: Corpus, rehash: bool) -> None:
         super().__init__(stream)
         self._corpus = corpus
         self._rehash = rehash
         self._first: DataIdentities | None = None
-        self._verified_while_training: dict[str, str] = {}
+        self._verified: dict[str, tuple[DataVerified, str]] = {}
+        """Shard to the last event that says it was rehashed while training, and its place."""
+
+    @property
+    def verified_while_training(self) -> dict[str, str]:
+        """Shard to the time when it was last rehashed while training, for the account."""
+        return {shard: event.time for shard, (event, _) in sorted(self._verified.items())}
 
     def on_session_start(self, event: SessionStart) -> None:
-        """Compare the identities with the first session's, and look for the dataset."""
+        """Compare the identities with the first session's, and look for the data."""
         first = self._first = self._first or event.data
         if event.data != first:
             self.findings.add(
@@ -50,10 +59,10 @@ class DataChecker(Checker):
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Note which shards were rehashed while training."""
         if isinstance(event, DataVerified):
-            self._verified_while_training[event.shard] = event.time
+            self._verified[event.shard] = (event, self.stream.where)
 
     def finish(self) -> None:
-        """Report on the dataset at hand."""
+        """Report on the data at hand."""
         corpus = self._corpus
         where = str(corpus.path) if corpus.path else "dataset"
         if corpus.error is not None:
@@ -67,35 +76,72 @@ class DataChecker(Checker):
                 severity="missing",
             )
         if corpus.absence is not None:
-            if corpus.error is None:
-                self.findings.skip("LG502", corpus.absence)
-            self.findings.skip("LG503", corpus.absence)
-        elif self._rehash:
-            self._verify(where)
-        else:
+            self._skip_bytes(corpus.absence)
+            return
+        self._check_verified()
+        if not self._rehash:
             self.findings.skip(
                 "LG503", f"shards were not rehashed; use --rehash ({self._describe_verified()})"
             )
+            self.findings.skip("LG504", "tokens were not read; use --rehash")
+            return
+        for dataset in corpus.datasets.values():
+            self._verify(dataset)
+
+    def _skip_bytes(self, absence: str) -> None:
+        if self._corpus.error is None:
+            self.findings.skip("LG502", absence)
+        for rule in ("LG503", "LG504"):
+            self.findings.skip(rule, absence)
 
     def _describe_verified(self) -> str:
-        if not self._verified_while_training:
+        if not self._verified:
             return "none was while training"
-        latest = max(self._verified_while_training.values())
-        return f"{len(self._verified_while_training)} were while training, the last at {latest}"
+        times = self.verified_while_training
+        return f"{len(times)} were while training, the last at {max(times.values())}"
 
-    def _verify(self, where: str) -> None:
-        if self._corpus.path is None:
-            return
+    def _check_verified(self) -> None:
+        """Compare what was rehashed while training with the manifests."""
+        datasets = self._corpus.datasets
+        known = {
+            (f"{source}/{file}" if self._corpus.is_mix else file): sha256
+            for source, dataset in datasets.items()
+            for file, sha256 in listed_files(dataset.manifest).items()
+        }
+        for shard, (event, where) in self._verified.items():
+            if known.get(shard) != event.sha256:
+                self.findings.add(
+                    "LG503",
+                    f"{shard} was found to hash to {event.sha256} while training",
+                    where=where,
+                    evidence={"found": event.sha256, "expected": known.get(shard)},
+                )
+
+    def _verify(self, dataset: Dataset) -> None:
+        """Rehash a dataset; where its bytes are right, read its tokens, too."""
+        where = str(dataset.directory)
         try:
-            problems = verify_dataset(self._corpus.path).problems
+            problems = verify_dataset(dataset.directory).problems
+            for problem in problems:
+                rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
+                self._add(rule, problem, where=where)
+            if any(problem.severity == "error" for problem in problems):
+                self.findings.skip("LG504", "the dataset's files are not what its manifest says")
+                return
+            for problem in _token_problems(dataset):
+                self._add("LG504", problem, where=where)
         except LedgerError as error:
             self.findings.add("LG502", str(error), where=where)
-            return
-        for problem in problems:
-            rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
-            self.findings.add(
-                rule, str(problem.error), where=f"{where}/{problem.file}", severity=problem.severity
-            )
+
+    def _add(self, rule: str, problem: DatasetProblem, *, where: str) -> None:
+        self.findings.add(
+            rule, str(problem.error), where=f"{where}/{problem.file}", severity=problem.severity
+        )
+
+
+def _token_problems(dataset: Dataset) -> Iterator[DatasetProblem]:
+    yield from check_tokens(dataset.directory)
+    yield from find_shared_documents(dataset)
 
 
 class BatchChecker(Checker):
@@ -114,42 +160,45 @@ class BatchChecker(Checker):
         first = self.stream.track_of(branch[0].session.number) if branch else None
         if first is None:
             return
-        reader = RunReader.of(first, corpus=self._corpus)
         batches = branch_batches(self.stream)
-        if isinstance(reader, str) or isinstance(batches, str):
-            self.findings.skip("LG506", reader if isinstance(reader, str) else str(batches))
+        if isinstance(batches, str):
+            self.findings.skip("LG506", batches)
             return
-        try:
-            number = reader.order.microbatch_at(next(iter(first.start.cursor.values())))
-        except LedgerError as error:
-            self.findings.skip("LG506", str(error))
+        is_sample = not self._rehash and batches.size > SAMPLED_BATCHES
+        reader = RunReader.of(first, corpus=self._corpus, scattered=is_sample)
+        if isinstance(reader, str):
+            self.findings.skip("LG506", reader)
             return
-        chosen = list(range(batches.size))
-        if not self._rehash and batches.size > SAMPLED_BATCHES:
+        chosen: range | list[int] = range(batches.size)
+        if is_sample:
             self.findings.skip(
                 "LG506 all", f"{SAMPLED_BATCHES} of {batches.size} microbatches were read again"
             )
             chosen = np.linspace(0, batches.size - 1, SAMPLED_BATCHES).astype(int).tolist()
-        self._compare(reader, batches, chosen, number=number)
+        self._compare(reader, batches, chosen)
+        reader.close()
 
-    def _compare(
-        self, reader: RunReader, batches: NDArray[np.uint64], chosen: list[int], *, number: int
-    ) -> None:
-        reported = 0
+    def _compare(self, reader: RunReader, batches: NDArray[np.uint64], chosen: range | list[int]) -> None:
+        differing = 0
         for index in chosen:
-            position = reader.order.position_of(number + index)
-            found = reader.digest_at(position)
-            logged = f"{int(batches[index]):016x}"
-            if found == logged:
-                continue
+            batch = reader.read(index)
+            if isinstance(batch, LedgerError):
+                problem = str(batch)
+            else:
+                found, logged = batch.digest.hex()[:16], f"{int(batches[index]):016x}"
+                if found == logged:
+                    continue
+                at = batch.position
+                problem = (
+                    f"the log says that microbatch {index} of the branch has digest {logged}…, but the "
+                    f"shards hold {found}… in {batch.source} at epoch {at.epoch}, offset {at.offset}"
+                )
+            differing += 1
+            if differing <= REPORTED_BATCHES:
+                self.findings.add("LG506", problem, where=f"{LOG}, microbatch {index} of the branch")
+        if differing > REPORTED_BATCHES:
             self.findings.add(
                 "LG506",
-                str(found)
-                if isinstance(found, LedgerError)
-                else f"the log says that microbatch {index} of the branch has digest {logged}…, but the "
-                f"shards hold {found}… at epoch {position.epoch}, offset {position.offset}",
-                where=f"{LOG}, microbatch {index} of the branch",
+                f"{differing} of the {len(chosen)} microbatches that were read again are not those logged",
+                where=LOG,
             )
-            reported += 1
-            if reported >= REPORTED_BATCHES:
-                return

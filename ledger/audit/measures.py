@@ -157,7 +157,7 @@ class LossTokenChecker(Checker):
         seen = event.tokens_seen - (before.tokens_seen if before else track.start.tokens_seen)
         if lost > seen:
             problem = f"loss_tokens moved by {lost}, more than the {seen} tokens seen"
-        elif lost != seen and track.states_no_mask:
+        elif lost != seen and track.masks is False:
             problem = f"loss_tokens moved by {lost} and tokens_seen by {seen}, but the recipe masks nothing"
         else:
             return
@@ -168,7 +168,7 @@ class LossTokenChecker(Checker):
     def on_session_start(self, event: SessionStart) -> None:
         """Say where equality of the two counts cannot be expected."""
         track = self.stream.track
-        if track is not None and not track.states_no_mask:
+        if track is not None and track.masks is None:
             self.findings.skip(
                 "LG215 equality",
                 f"the recipe of session {event.session} does not say whether it masks positions",

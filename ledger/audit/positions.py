@@ -1,4 +1,4 @@
-"""LG210, LG505: where reading stands."""
+"""LG210, LG505: where reading stands, source by source."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from typing import ClassVar
 
 from ledger.audit.corpus import Corpus, epoch_tokens
 from ledger.audit.stream import Checker, Stream
+from ledger.audit.track import Track
 from ledger.records.events import AnyEvent, SessionStart, Train, UnknownEvent
 from ledger.records.parts import Cursor, Position
 
-__all__ = ["CursorChecker", "EpochLengths", "PositionChecker", "spell"]
+__all__ = ["CursorChecker", "EpochLengths", "PositionChecker", "microbatches_by_source", "spell"]
 
 
 def spell(cursor: Cursor) -> str:
     """Return a cursor as text: `train (0, 512)`."""
     return ", ".join(f"{source} ({at.epoch}, {at.offset})" for source, at in sorted(cursor.items()))
+
+
+def microbatches_by_source(track: Track, *, start: int, count: int) -> dict[str, int] | None:
+    """Return how many of `count` microbatches from number `start` on read each source; None where nobody says."""
+    rule = track.reading
+    if isinstance(rule, str):
+        return None
+    if rule.law is None:
+        return dict.fromkeys(track.start.cursor, count)
+    return rule.law.counts(start, count=count)
 
 
 class EpochLengths:
@@ -34,7 +45,7 @@ class EpochLengths:
         for source in cursor:
             if source in self.known and source not in self.inferred:
                 continue
-            tokens = epoch_tokens(track, source=source, sources=len(cursor), corpus=self._corpus)
+            tokens = epoch_tokens(track, source=source, corpus=self._corpus)
             if tokens is not None:
                 self.known[source] = tokens
                 self.inferred.discard(source)
@@ -67,7 +78,17 @@ class CursorChecker(Checker):
             self._report(f"the cursor names {sorted(event.cursor)}, before {sorted(before)}")
             return
         self._check_bounds(event.cursor, size)
-        self._check_move(before, event.cursor, consumed=len(event.batches) * size, size=size)
+        if any(at.epoch < before[source].epoch for source, at in event.cursor.items()):
+            self._report(f"the cursor goes back from {spell(before)} to {spell(event.cursor)}")
+            return
+        read = len(event.batches)
+        lawful = microbatches_by_source(track, start=max(0, event.microbatches - read), count=read)
+        if lawful is None:
+            self._check_move(before, event.cursor, consumed=read * size, size=size)
+            return
+        for source, count in lawful.items():
+            move = ({source: before[source]}, {source: event.cursor[source]})
+            self._check_move(*move, consumed=count * size, size=size)
 
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Behind a damaged place the next train event is the new beginning."""
@@ -75,30 +96,25 @@ class CursorChecker(Checker):
             self._cursor = None
 
     def _check_move(self, before: Cursor, after: Cursor, *, consumed: int, size: int) -> None:
+        """Check that these sources together moved by the tokens consumed, and learn an epoch's length from it."""
         crossings = {source: at.epoch - before[source].epoch for source, at in after.items()}
-        if any(crossed < 0 for crossed in crossings.values()):
-            self._report(f"the cursor goes back from {spell(before)} to {spell(after)}")
-            return
+        unknown = [name for name, crossed in crossings.items() if crossed and name not in self._epochs.known]
         moved = sum(at.offset - before[source].offset for source, at in after.items())
-        unknown = [
-            source for source, crossed in crossings.items() if crossed and source not in self._epochs.known
-        ]
         moved += sum(
             crossed * self._epochs.known[source]
             for source, crossed in crossings.items()
             if crossed and source in self._epochs.known
         )
-        if not unknown:
-            if moved != consumed:
-                self._report(
-                    f"the cursor moved from {spell(before)} to {spell(after)}, that is by {moved} tokens, "
-                    f"but the window's microbatches hold {consumed}",
-                    moved=moved,
-                    consumed=consumed,
-                )
-            return
         if len(unknown) == 1:
             self._infer(unknown[0], rest=consumed - moved, crossed=crossings[unknown[0]], size=size)
+        if unknown or moved == consumed:
+            return
+        self._report(
+            f"the cursor moved from {spell(before)} to {spell(after)}, that is by {moved} tokens, "
+            f"but the window's microbatches hold {consumed}",
+            moved=moved,
+            consumed=consumed,
+        )
 
     def _infer(self, source: str, *, rest: int, crossed: int, size: int) -> None:
         tokens, odd = divmod(rest, crossed)
@@ -116,8 +132,8 @@ class CursorChecker(Checker):
             length = self._epochs.known.get(source)
             if at.offset % size or (length is not None and at.offset >= length):
                 self._report(
-                    f"{source} stands at offset {at.offset}, expected a multiple of {size} below the "
-                    f"epoch's {length if length is not None else 'length'}"
+                    f"{source} stands at offset {at.offset}, expected a multiple of {size} below the epoch's "
+                    f"{length if length is not None else 'length'}"
                 )
 
     def _report(self, problem: str, **evidence: int) -> None:
@@ -125,55 +141,63 @@ class CursorChecker(Checker):
 
 
 class PositionChecker(Checker):
-    """LG505: on the branch, epochs × usable tokens + offset equals what was processed."""
+    """LG505: on the branch, epochs × usable tokens + offset equals what was processed of each source."""
 
     rules: ClassVar[tuple[str, ...]] = ("LG505",)
 
     def __init__(self, stream: Stream, *, epochs: EpochLengths) -> None:
         super().__init__(stream)
         self._epochs = epochs
-        self._last: tuple[Cursor, int, int, str] | None = None
-        """Cursor, microbatches, tokens per microbatch and place of the last event that states a cursor."""
+        self._last: tuple[Cursor, int, Track, str] | None = None
+        """Cursor, microbatches, session and place of the last event that states a cursor."""
         self.coverage: dict[str, dict[str, int | None]] = {}
         """Source to positions processed, distinct tokens, epoch tokens, for the account."""
 
     def on_session_start(self, event: SessionStart) -> None:
         """Note the cursor."""
-        self._last = (event.cursor, event.microbatches, event.tokens_per_microbatch, self.stream.where)
+        if self.stream.track is not None:
+            self._last = (event.cursor, event.microbatches, self.stream.track, self.stream.where)
 
     def on_train(self, event: Train) -> None:
         """Note the cursor."""
         if self.stream.track is not None:
-            size = self.stream.track.start.tokens_per_microbatch
-            self._last = (event.cursor, event.microbatches, size, self.stream.where)
+            self._last = (event.cursor, event.microbatches, self.stream.track, self.stream.where)
 
     def finish(self) -> None:
         """Compare the branch's last cursor with its microbatches, and report coverage."""
         if self._last is None:
             return
-        cursor, microbatches, size, where = self._last
-        processed = 0
+        cursor, microbatches, track, where = self._last
+        size = track.start.tokens_per_microbatch
         for source, at in cursor.items():
             length = self._epochs.known.get(source)
             if length is None and at.epoch:
                 self.findings.skip("LG505", f"the length of an epoch of {source} is not known")
                 return
-            positions = at.epoch * (length or 0) + at.offset
-            processed += positions
             self.coverage[source] = {
-                "positions_processed": positions,
+                "positions_processed": at.epoch * (length or 0) + at.offset,
                 "distinct_tokens": _distinct(at, length),
                 "epoch_tokens": length,
                 "epochs": at.epoch,
             }
-        if processed != microbatches * size:
-            self.findings.add(
-                "LG505",
-                f"the cursor {spell(cursor)} stands for {processed} tokens, but {microbatches} microbatches "
-                f"of {size} hold {microbatches * size}",
-                where=where,
-                evidence={"cursor": processed, "microbatches": microbatches * size},
-            )
+        lawful = microbatches_by_source(track, start=0, count=microbatches)
+        if lawful is None or set(lawful) != set(cursor):
+            self._compare(cursor, microbatches, size=size, where=where)
+            return
+        for source, count in lawful.items():
+            self._compare({source: cursor[source]}, count, size=size, where=where)
+
+    def _compare(self, cursor: Cursor, microbatches: int, *, size: int, where: str) -> None:
+        processed = sum(self.coverage[source]["positions_processed"] or 0 for source in cursor)
+        if processed == microbatches * size:
+            return
+        self.findings.add(
+            "LG505",
+            f"the cursor {spell(cursor)} stands for {processed} tokens, but {microbatches} microbatches of "
+            f"{size} hold {microbatches * size}",
+            where=where,
+            evidence={"cursor": processed, "microbatches": microbatches * size},
+        )
 
 
 def _distinct(at: Position, length: int | None) -> int:

@@ -68,6 +68,7 @@ def reconcile(
         "redone_places_compared": checkers.redone.compared,
         "equivalence": checkers.control.verdicts,
         "verified_checkpoints": sorted(checkers.checkpoints.verified),
+        "verified_while_training": checkers.data.verified_while_training,
     }
     return _verdict(stream, checkers.all, status=status, account=account)
 
@@ -77,6 +78,7 @@ class _Checkers:
     """All checkers of a run, in the order in which they look at an event."""
 
     all: list[Checker]
+    data: DataChecker
     completion: CompletionChecker
     positions: PositionChecker
     redone: RedoneChecker
@@ -89,6 +91,7 @@ class _Checkers:
         corpus = Corpus(data)
         epochs = EpochLengths(stream, corpus)
         positions = PositionChecker(stream, epochs=epochs)
+        of_data = DataChecker(stream, corpus=corpus, rehash=rehash)
         checkpoints = CheckpointChecker(stream, rehash=rehash)
         completion = CompletionChecker(stream)
         redone = RedoneChecker(stream)
@@ -97,7 +100,7 @@ class _Checkers:
             all=[
                 *form_checkers(stream),
                 RunDocumentChecker(stream),
-                DataChecker(stream, corpus=corpus, rehash=rehash),
+                of_data,
                 *counter_checkers(stream),
                 CursorChecker(stream, epochs=epochs),
                 positions,
@@ -116,6 +119,7 @@ class _Checkers:
                 completion,
                 against,
             ],
+            data=of_data,
             completion=completion,
             positions=positions,
             redone=redone,

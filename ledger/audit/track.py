@@ -6,9 +6,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
+from ledger.dataset.rule import ReadingRule, parse_reading_rule
 from ledger.records.events import Overflow, SessionEnd, SessionStart, Train
 from ledger.records.fields import Json
 from ledger.records.parts import Counters
@@ -141,11 +143,30 @@ class Track:
         """Nominal tokens of one accumulation window."""
         return self.start.tokens_per_microbatch * self.start.accumulation
 
-    @property
-    def states_no_mask(self) -> bool:
-        """Whether the recipe says that every position counts in the loss."""
+    @cached_property
+    def reading(self) -> ReadingRule | str:
+        """The rule by which its recipe reads the data, or why it cannot be known."""
+        data, cursor = self.config.get("data"), self.start.cursor
+        try:
+            rule = parse_reading_rule(data if isinstance(data, Mapping) else {})
+        except ValueError as error:
+            return f"the recipe reads its data in an order that this version does not follow: {error}"
+        if rule.law is not None and set(rule.sources) != set(cursor):
+            return f"the cursor names {sorted(cursor)}, the recipe's mix {sorted(rule.sources)}"
+        if rule.law is None and len(cursor) != 1:
+            return "the run reads a mix of sources, and the recipe does not say by which weights"
+        return rule
+
+    @cached_property
+    def masks(self) -> bool | None:
+        """Whether its recipe keeps positions out of the loss; None where it does not say."""
         data = self.config.get("data")
-        return isinstance(data, Mapping) and data.get("loss_mask", "unstated") in (None, False, "none")
+        if not isinstance(data, Mapping) or not {"loss_mask", "packing"} & data.keys():
+            return None
+        return data.get("loss_mask") not in (None, False, "none") or data.get("packing") not in (
+            None,
+            "stream",
+        )
 
     def add_train(self, event: Train, *, offset: int, length: int) -> None:
         """Remember a train event."""

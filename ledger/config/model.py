@@ -54,7 +54,8 @@ def leaf(leaf_class: LeafClass, default: Any = ..., **constraints: Any) -> Any:
 def leaf_classes(config: BaseModel) -> dict[str, LeafClass]:
     """Return the dotted path of every leaf of `config` with its class, in the order of the fields.
 
-    A section is no leaf but what it holds is; a list or a free mapping is one leaf, and so is a section that is null.
+    A section is no leaf but what it holds is, and so it is with a mapping of names to sections; a list or another
+    mapping is one leaf, and so is a section that is null.
     Raises `TypeError` for a leaf without a class.
     """
     return dict(_leaves(config, prefix=""))
@@ -67,7 +68,7 @@ def require_leaf_classes(model: type[BaseModel]) -> None:
     """
     for name, field in model.model_fields.items():
         sections = models_in(field.annotation)
-        for section in sections:
+        for section in (*sections, *_named_models_in(field.annotation)):
             require_leaf_classes(section)
         if not sections or _may_be_null(field.annotation):
             _class_of(field, f"{model.__name__}.{name}")
@@ -108,8 +109,18 @@ def _leaves(config: BaseModel, *, prefix: str) -> Iterator[tuple[str, LeafClass]
         path = f"{prefix}{name}"
         if isinstance(value, BaseModel):
             yield from _leaves(value, prefix=f"{path}.")
+        elif isinstance(value, dict) and value and _named_models_in(field.annotation):
+            for key, section in value.items():
+                yield from _leaves(section, prefix=f"{path}.{key}.")
         else:
             yield path, _class_of(field, path)
+
+
+def _named_models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that the values of a mapping of this type may be."""
+    if get_origin(annotation) in _UNIONS:
+        return [model for member in get_args(annotation) for model in _named_models_in(member)]
+    return models_in(get_args(annotation)[1]) if get_origin(annotation) is dict else []
 
 
 def _class_of(field: FieldInfo, path: str) -> LeafClass:

@@ -6,7 +6,8 @@ What start-up does not find out is whether bytes changed inside a file of the ri
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import accumulate
 from os import PathLike
@@ -41,6 +42,7 @@ NOTES_NAME: Final = "preparation.json"
 TOKENIZER_NAME: Final = "tokenizer.json"
 MAX_MANIFEST_BYTES: Final = 64 * 2**20
 
+_KEPT_SHARD_ENDS: Final = 64
 _ADVICE: Final = "restore the file from where the dataset was prepared, or prepare the dataset again"
 
 
@@ -53,6 +55,7 @@ class Split:
         self.dtype = dtype
         self.directory = directory
         self._ends = list(accumulate(shard.tokens for shard in inventory.shards))
+        self._document_ends: OrderedDict[int, NDArray[np.uint64]] = OrderedDict()
 
     @property
     def tokens(self) -> int:
@@ -90,11 +93,39 @@ class Split:
         entries = [shard.ends for shard in self.inventory.shards if shard.ends]
         return np.concatenate([read_array(self.directory / entry.file) for entry in entries])
 
+    @property
+    def shard_tokens(self) -> list[int]:
+        """Tokens of each shard, in order."""
+        return [shard.tokens for shard in self.inventory.shards]
+
+    def ends_in(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """Return the document ends e of the split with start < e <= stop; the ends of few shards are kept in memory.
+
+        Raises:
+            StorageError, VerificationError, InvalidDocumentError: a file of ends cannot be read.
+        """
+        first, last = bisect_right(self._ends, start), bisect_left(self._ends, stop)
+        parts = []
+        for index in range(first, min(last + 1, len(self._ends))):
+            ends = self._shard_ends(index)
+            parts.append(ends[np.searchsorted(ends, start, "right") : np.searchsorted(ends, stop, "right")])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
     def locate(self, position: int) -> tuple[ShardEntry, int]:
         """Return the shard that holds a token of the split, and the token's position in it."""
         index = bisect_right(self._ends, position)
         shard = self.inventory.shards[index]
         return shard, position - (self._ends[index] - shard.tokens)
+
+    def _shard_ends(self, index: int) -> NDArray[np.uint64]:
+        found = self._document_ends.get(index)
+        if found is None:
+            entry = self.inventory.shards[index].ends
+            found = read_array(self.directory / entry.file) if entry else np.empty(0, dtype=np.uint64)
+            self._document_ends[index] = found
+            while len(self._document_ends) > _KEPT_SHARD_ENDS:
+                self._document_ends.popitem(last=False)
+        return found
 
     def _read_shard(self, index: int, *, start: int, count: int) -> NDArray[Any]:
         shard = self.inventory.shards[index]

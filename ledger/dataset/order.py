@@ -1,7 +1,8 @@
-"""Sequential reading: where each microbatch of a split begins, what a cursor means, what comes after it.
+"""Positions: where each microbatch of a source begins in an epoch, what a cursor means, what comes after it.
 
-`ReadingOrder` is arithmetic alone; the audit uses it without a dataset. The tail of a split that does not fill a
-microbatch is dropped and counted, never padded; at the end reading starts again with the next epoch.
+`ReadingOrder` is arithmetic alone and the same whether the source is shuffled or not; the audit uses it without a
+dataset. The tail of a source that does not fill a microbatch is dropped and counted, never padded; at the end
+reading starts again with the next epoch.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class ReadingOrder:
-    """How a source of `source_tokens` tokens is read in microbatches, epoch after epoch in the same order.
+    """How a source of `source_tokens` tokens is read in microbatches, epoch after epoch.
 
     Raises:
         EvidenceMissingError: the source holds too little for one microbatch, or for `repeat` of them.

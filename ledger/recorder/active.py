@@ -27,6 +27,7 @@ from ledger.recorder.writer import EventWriter
 from ledger.records.events import (
     Checkpoint,
     CheckpointKind,
+    DataVerified,
     Note,
     Overflow,
     ScaleChange,
@@ -306,12 +307,21 @@ class ActiveSession:
         marks = {"step": self.account.step, "session": self.number, "seq": self.writer.head.seq}
         return {"ledger": json.dumps(marks, separators=(",", ":"))}
 
-    # The end.
+    # What else happened.
+
+    def data_verified(self, *, shard: str, sha256: str, seconds: float) -> None:
+        """Write a `data_verified` event."""
+        self._require_open()
+        self.writer.require_own_thread()
+        with self._phases.within("report"):
+            self.writer.write(DataVerified, shard=shard, sha256=sha256, seconds=seconds)
 
     def note(self, text: str) -> None:
         """Write free text into the log."""
         self._require_open()
         self.writer.write(Note, text=text)
+
+    # The end.
 
     def end(
         self, *, status: SessionStatus | None = None, reason: str = "", error: str | None = None

@@ -315,6 +315,13 @@ class RunRecorder:
         """Return the metadata to store in each safetensors file: step, session and seq, as one JSON string."""
         return self._active.tensor_metadata()
 
+    def data_verified(self, *, shard: str, sha256: str, seconds: float) -> None:
+        """Report that a file of the data was rehashed while training and found as recorded.
+
+        Like every report it comes from the thread that started the session, also where another one did the work.
+        """
+        self._active.data_verified(shard=shard, sha256=sha256, seconds=seconds)
+
     def note(self, text: str) -> None:
         """Write free text into the log."""
         self._active.note(text)

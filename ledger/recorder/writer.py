@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class EventWriter:
         self._phases = phases
         self._clock = clock
         self._process = os.getpid()
+        self._thread = threading.get_ident()
 
     @property
     def head(self) -> LogPosition:
@@ -93,6 +95,14 @@ class EventWriter:
         if os.getpid() != self._process:
             raise UsageError(
                 "a forked process tried to write to the run", expected="only the process that opened it"
+            )
+
+    def require_own_thread(self) -> None:
+        """Refuse another thread than the one that started the session: events are written by the loop's alone."""
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                "another thread than the training loop's tried to write to the run",
+                expected="its findings to be handed to the loop, which reports them between two microbatches",
             )
 
     def close(self) -> None:

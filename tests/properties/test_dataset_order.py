@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from ledger.dataset.order import Geometry, ReadingOrder
-from ledger.dataset.reader import SequentialReader
+from ledger.dataset.reader import Reader
+from ledger.dataset.source import Source
 from ledger.errors import RefusedError
 from ledger.records.parts import Position
-
-
-class Stream:
-    """A split in memory."""
-
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-        self._stream = (np.arange(tokens, dtype=np.uint64) * 2_654_435_761 % 60_000).astype(np.uint16)
-
-    @property
-    def tokens(self) -> int:
-        return self._tokens
-
-    def read(self, start: int, *, count: int) -> NDArray[Any]:
-        assert start >= 0
-        assert start + count <= self.tokens
-        return self._stream[start : start + count]
+from tests.support.streams import Stream
 
 
 @st.composite
@@ -43,14 +26,10 @@ def orders(draw):
     return ReadingOrder(tokens, geometry, repeat)
 
 
-def reader(order: ReadingOrder, position: Position = Position(0, 0)) -> SequentialReader:  # noqa: B008 - immutable
-    return SequentialReader(
-        Stream(order.source_tokens),
-        source="train",
-        geometry=order.geometry,
-        repeat=order.repeat,
-        position=position,
-    )
+def reader(order: ReadingOrder, position: Position = Position(0, 0)) -> Reader:  # noqa: B008 - immutable
+    stream = Stream(order.source_tokens)
+    source = Source(stream, name="train", geometry=order.geometry, repeat=order.repeat)
+    return Reader([source], cursor={"train": position})
 
 
 @given(order=orders(), count=st.integers(1, 40))

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.dataset.order import Geometry
-from ledger.dataset.reader import SequentialReader
+from ledger.dataset.reader import Reader
+from ledger.dataset.source import Source
 from ledger.dataset.verify import check_tokens, verify_dataset
 from tests.ledger.dataset.builders import EOS, build_dataset
 
@@ -45,7 +46,7 @@ def test_microbatch_digests_do_not_depend_on_the_shard_size(documents, sizes):
         with tempfile.TemporaryDirectory() as folder:
             splits = {"train": documents}
             split = build_dataset(Path(folder) / "data", splits=splits, shard_tokens=size).split("train")
-            reader = SequentialReader(split, source="train", geometry=Geometry(1, 3))
+            reader = Reader([Source(split, name="train", geometry=Geometry(1, 3))])
             digests.append([reader.next().digest for _ in range(8)])
     assert digests[0] == digests[1]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Attention", "rotary_table", "rotate"]
+__all__ = ["Attention", "document_mask", "rotary_table", "rotate"]
 
 
 def rotary_table(*, positions: int, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
@@ -30,6 +30,16 @@ def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return heads * cosine + torch.cat((-second, first), dim=-1) * sine
 
 
+def document_mask(documents: Tensor) -> Tensor:
+    """Return the (batch, 1, sequence, sequence) mask in which a position sees itself and what its document has before.
+
+    `documents` (batch, sequence) numbers the document of each position. Rotary angles are relative, so positions
+    need not start anew.
+    """
+    same = documents[:, :, None] == documents[:, None, :]
+    return same.tril().unsqueeze(1)
+
+
 class Attention(nn.Module):
     """Self-attention in which `heads / kv_heads` query heads share one head of keys and values."""
 
@@ -41,8 +51,11 @@ class Attention(nn.Module):
         self.input = nn.Linear(width, (heads + 2 * kv_heads) * self.head_size, bias=False)
         self.output = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Map (batch, sequence, width) to the same shape; no position sees a later one."""
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map (batch, sequence, width) to the same shape; no position sees a later one.
+
+        `mask` (batch, 1, sequence, sequence) says which positions each may see at all, itself and earlier ones.
+        """
         batch, sequence, width = hidden.shape
         projected = self.input(hidden).view(batch, sequence, -1, self.head_size).transpose(1, 2)
         queries, keys, values = projected.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
@@ -50,7 +63,8 @@ class Attention(nn.Module):
             rotate(queries, cosine, sine),
             rotate(keys, cosine, sine),
             values,
-            is_causal=True,
+            attn_mask=mask,
+            is_causal=mask is None,
             enable_gqa=self.kv_heads < self.heads,
         )
         result: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, sequence, width))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer.model.attention import Attention, rotary_table
+from trainer.model.attention import Attention, document_mask, rotary_table
 from trainer.model.feed_forward import FeedForward
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
         self.feed_forward = FeedForward(width=config.width, hidden=config.hidden)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map (batch, sequence, width) to the same shape."""
-        hidden = hidden + self.attention(self.attention_norm(hidden), cosine, sine)
+        hidden = hidden + self.attention(self.attention_norm(hidden), cosine, sine, mask)
         result: Tensor = hidden + self.feed_forward(self.feed_forward_norm(hidden))
         return result
 
@@ -59,13 +59,17 @@ class Decoder(nn.Module):
         self.sine = nn.Buffer(sine, persistent=False)
         self._initialise(config.layers)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Map token ids (batch, sequence) to logits (batch, sequence, vocabulary)."""
+    def forward(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
+        """Map token ids (batch, sequence) to logits (batch, sequence, vocabulary).
+
+        `documents` (batch, sequence) numbers the document of each token; a position then sees its own alone.
+        """
+        mask = None if documents is None else document_mask(documents)
         cosine, sine = self.cosine[: tokens.shape[1]], self.sine[: tokens.shape[1]]
         # Not `self.embedding[tokens]`: the backward pass of indexing is not deterministic.
         hidden = functional.embedding(tokens, self.embedding)
         for block in self.blocks:
-            hidden = block(hidden, cosine, sine)
+            hidden = block(hidden, cosine, sine, mask)
         return functional.linear(self.norm(hidden), self.embedding if self.head is None else self.head)
 
     @torch.no_grad()

@@ -99,7 +99,7 @@ COUNTER_RULES: Final = (
         severities=("error",),
         meaning="From one train event to the next the cursor moves by the window's microbatches, through "
         "whole epochs of one length: the repeated part of the recipe, else the usable tokens of the "
-        "manifest.",
+        "manifest. In a mix each source moves by the microbatches that the law of the mix gives it.",
         causes="A loader restarted, skipped too little or twice after a resume; prefetched batches counted "
         "as consumed; accumulation was forgotten in the fast-forward.",
         advice="Take the cursor from the reader's position behind the last consumed batch, never from the "
@@ -109,12 +109,13 @@ COUNTER_RULES: Final = (
         id="LG211",
         title="no batch recurs within an epoch",
         severities=("error", "missing", "hint"),
-        meaning="Along the current branch no microbatch digest appears twice in one epoch; a recipe that "
-        "repeats N microbatches shows exactly that repetition in every epoch. Where the dataset is at hand "
-        "and its text really is the same at both places, the recurrence is a hint; where it is not at hand, "
-        "a single recurrence cannot be judged (missing) and a stretch of them is an error.",
-        causes="The same seed at every start replays the same batches; a loader restarted in mid-epoch. The "
-        "loss then often looks better.",
+        meaning="Along the current branch no microbatch digest appears twice in one epoch of its source; two "
+        "epochs of a recipe that shuffles are not read in the same order throughout; a recipe that repeats N "
+        "microbatches shows exactly that repetition in every epoch. Where the dataset is at hand and its "
+        "text really is the same at both places, the recurrence is a hint; where it is not at hand, a "
+        "single recurrence cannot be judged (missing) and a stretch of them is an error.",
+        causes="The same seed at every start replays the same batches; a loader restarted in mid-epoch; a "
+        "shuffle that forgets to draw a new order. The loss then often looks better.",
         advice="Look at the two named positions; check what the loader does on resume. Give --data to tell "
         "duplicate text from a replay.",
     ),

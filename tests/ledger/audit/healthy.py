@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from ledger.dataset.order import Geometry
-from ledger.dataset.reader import SequentialReader
 from ledger.recorder import RunRecorder
-from ledger.records.documents import Recipe
-from ledger.records.parts import Cursor, DataIdentities, Position
-from tests.ledger.dataset.builders import build_dataset
+from ledger.records.parts import Cursor, Position
+from tests.ledger.audit.reading import READING, DataSettings
 from tests.support.toy import Killed, ToyLoop, ToySettings, begin, environment, run_toy, train
 
 NOTE = "a note before the end"
@@ -119,42 +116,6 @@ def orphaned(run_dir: Path) -> None:
     run_toy(run_dir, SMALL, start="auto")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSettings(ToySettings):
-    """Settings of a run that reads a real dataset, or repeats its beginning."""
-
-    path: str | None = None
-    repeat: int | None = None
-
-    def recipe(self) -> Recipe:
-        """Return the recipe with its data section."""
-        recipe = super().recipe()
-        config = recipe.config | {
-            "data": {"path": self.path, "repeat": self.repeat, "loss_mask": None},
-            "batch": recipe.config["batch"] | {"micro_batch": 2},
-        }
-        classes = recipe.classes | {
-            "data.path": "volatile",
-            "data.repeat": "identity",
-            "data.loss_mask": "identity",
-            "batch.micro_batch": "identity",
-        }
-        return Recipe(config=config, classes=classes)
-
-
-class DataLoop(ToyLoop):
-    """A toy that draws from a dataset."""
-
-    reader: SequentialReader
-
-    def draw(self) -> tuple[bytes, Cursor]:
-        """Return the next microbatch's digest and the cursor behind it."""
-        batch = self.reader.next()
-        self.position = batch.cursor["train"]
-        self.draws += 1
-        return batch.digest, batch.cursor
-
-
 class RepeatLoop(ToyLoop):
     """A toy that repeats its first two microbatches."""
 
@@ -169,33 +130,9 @@ class RepeatLoop(ToyLoop):
 
 def repeating(run_dir: Path) -> None:
     """Repeats its first two microbatches, as an overfit does."""
-    loop = RepeatLoop(DataSettings(target_step=5, repeat=2, evaluate_every=None))
+    loop = RepeatLoop(DataSettings(target_step=5, data={"repeat": 2}, evaluate_every=None))
     with RunRecorder(run_dir) as recorder:
         begin(recorder, loop)
-        train(recorder, loop)
-
-
-def on_dataset(run_dir: Path) -> None:
-    """Reads a real dataset over several epochs; it lies beside the run."""
-    train_on(run_dir, [[5, 9, 3 + n, 7, 0] for n in range(14)])
-
-
-def on_duplicates(run_dir: Path) -> None:
-    """Reads a dataset whose documents are all the same: batches recur, honestly."""
-    train_on(run_dir, [[5, 9, 3, 7, 0]] * 30)
-
-
-def train_on(run_dir: Path, documents: list[list[int]]) -> None:
-    """Train on a dataset made of these documents."""
-    dataset = build_dataset(
-        run_dir.parent / f"{run_dir.name}-data", splits={"train": documents, "validation": [[4, 2, 0]]}
-    )
-    loop = DataLoop(DataSettings(target_step=11, path=str(dataset.directory)))
-    geometry = Geometry(micro_batch=2, sequence=4)
-    loop.reader = SequentialReader(dataset.split("train"), source="train", geometry=geometry)
-    identity = DataIdentities(train=dataset.metadata_sha256, validation=None)
-    with RunRecorder(run_dir) as recorder:
-        begin(recorder, loop, data=identity)
         train(recorder, loop)
 
 
@@ -222,11 +159,9 @@ HEALTHY = {
         without_checkpoint,
         orphaned,
         repeating,
-        on_dataset,
-        on_duplicates,
         moved,
     )
-}
+} | READING
 
 INCOMPLETE = {"interrupted": {"LG304", "LG701"}}
 """What an honest run that is not done lacks."""

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from ledger.dataset.digest import advance_data_chain
+from ledger.dataset.evaluation import evaluation_batches
 from ledger.dataset.order import Geometry, ReadingOrder
-from ledger.dataset.reader import SequentialReader, evaluation_batches, microbatch_at
+from ledger.dataset.reader import Reader
+from ledger.dataset.source import Source
 from ledger.errors import EvidenceMissingError, RefusedError, UsageError
 from ledger.records.fields import FIRST_DATA_CHAIN
 from ledger.records.parts import Position
@@ -29,14 +31,18 @@ def stream(split):
     return split.read(0, count=split.tokens)
 
 
-def reader(split, **options) -> SequentialReader:
-    geometry = options.pop("geometry", Geometry(2, 8))
-    return SequentialReader(split, source="train", geometry=geometry, **options)
+def reader(split, *, position=None, **options) -> Reader:
+    source = Source(split, name="train", **{"geometry": Geometry(2, 8)} | options)
+    return Reader([source], cursor=position and {"train": position})
+
+
+def order_of(batches: Reader) -> ReadingOrder:
+    return batches.sources["train"].order
 
 
 def test_targets_are_the_inputs_moved_by_one_through_the_whole_stream(split, stream):
     batches = reader(split)
-    for index in range(batches.order.microbatches_per_epoch):
+    for index in range(order_of(batches).microbatches_per_epoch):
         batch = batches.next()
         first = index * 16
         assert batch.inputs.reshape(-1).tolist() == stream[first : first + 16].tolist()
@@ -85,11 +91,11 @@ def test_the_cursor_stands_behind_the_batch_that_was_returned(split):
 
 def test_an_exhausted_split_begins_again_and_its_tail_is_dropped(split):
     batches = reader(split)
-    per_epoch = batches.order.microbatches_per_epoch
+    per_epoch = order_of(batches).microbatches_per_epoch
     first_epoch = [batches.next() for _ in range(per_epoch)]
     assert first_epoch[-1].cursor == {"train": Position(1, 0)}
     assert [batches.next().digest for _ in range(per_epoch)] == [batch.digest for batch in first_epoch]
-    order = batches.order
+    order = order_of(batches)
     assert order.usable_tokens + order.dropped_tokens == split.tokens - 1
     assert 0 <= order.dropped_tokens < 16
 
@@ -132,12 +138,12 @@ def test_a_geometry_of_nothing_is_refused(shape):
         Geometry(*shape)
 
 
-def test_microbatch_at_is_what_the_reader_returned(split):
+def test_a_microbatch_by_its_number_is_what_the_reader_returned(split):
     batches = reader(split)
-    order = batches.order
+    order = order_of(batches)
     for index in range(order.microbatches_per_epoch + 2):
         batch = batches.next()
-        again = microbatch_at(split, source="train", order=order, position=order.position_of(index))
+        again = batches.microbatch_at(index)
         assert (again.digest, again.cursor) == (batch.digest, batch.cursor)
         assert order.microbatch_at(batch.position) == index
 

@@ -1,0 +1,96 @@
+"""Finds documents with the same text in two splits: what was held out was then trained on.
+
+Texts are compared by their token ids, without decoding: one tokenizer gives equal texts equal ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from ledger.dataset.manifest import Dataset, Split
+from ledger.dataset.verify import DatasetProblem
+from ledger.errors import InvalidDocumentError
+
+__all__ = ["document_digests", "find_shared_documents"]
+
+_DIGEST_BYTES: Final = 16
+_BLOCK_TOKENS: Final = 2**22
+_KEYED_SPLIT: Final = "keyed-hash"
+
+
+def find_shared_documents(dataset: Dataset) -> Iterator[DatasetProblem]:
+    """Yield one problem for each pair of splits that share documents, with their number and the first of them.
+
+    It is an error where the dataset's own rule made the splits, which keeps equal texts together, and a warning
+    where the validation text was given. Memory is that of the digests of all splits but the largest.
+
+    Raises:
+        LedgerError: the shards cannot be read.
+    """
+    names = sorted(dataset.manifest.splits, key=lambda name: dataset.manifest.splits[name].documents)
+    known: dict[bytes, tuple[str, int]] = {}
+    for name in names:
+        split = dataset.split(name)
+        shared: dict[str, _Shared] = {}
+        for number, digest in enumerate(document_digests(split)):
+            other = known.get(digest)
+            if other is not None and other[0] != name:
+                shared.setdefault(other[0], _Shared(number, other[1])).count += 1
+            elif other is None and name != names[-1]:
+                known[digest] = (name, number)
+        for other_name, found in shared.items():
+            yield _problem(dataset, split, other_name, found)
+
+
+def document_digests(split: Split) -> Iterator[bytes]:
+    """Yield a digest of the ids of each document, in the order of the split."""
+    start = 0
+    for ends in _blocks(split):
+        tokens = split.read(start, count=int(ends[-1]) - start)
+        data, size = memoryview(tokens.tobytes()), tokens.dtype.itemsize
+        begin = 0
+        for end in ((ends - np.uint64(start)).astype(np.int64) * size).tolist():
+            yield blake2b(data[begin:end], digest_size=_DIGEST_BYTES).digest()
+            begin = end
+        start = int(ends[-1])
+
+
+def _blocks(split: Split) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint64]]]:
+    """Yield the document ends in stretches of few tokens, but at least one document each."""
+    start = 0
+    while start < split.tokens:
+        stop = min(start + _BLOCK_TOKENS, split.tokens)
+        ends = split.ends_in(start, stop)
+        while not ends.size:
+            stop = min(stop + _BLOCK_TOKENS, split.tokens)
+            ends = split.ends_in(start, stop)
+        yield ends
+        start = int(ends[-1])
+
+
+@dataclass
+class _Shared:
+    """What two splits have in common: the first document and how many there are."""
+
+    number: int
+    other_number: int
+    count: int = 0
+
+
+def _problem(dataset: Dataset, split: Split, other: str, shared: _Shared) -> DatasetProblem:
+    file = split.inventory.shards[0].file
+    error = InvalidDocumentError(
+        f"{shared.count} documents have a text that {other} holds, too: document {shared.number} is document "
+        f"{shared.other_number} there",
+        path=dataset.directory / file,
+        place=f"split {split.name}",
+        expected="equal texts in one split",
+        advice="prepare the dataset again, so that what is held out is not trained on",
+    )
+    is_ours = dataset.manifest.preparation.split.rule == _KEYED_SPLIT
+    return DatasetProblem(file, error, "error" if is_ours else "warning")
