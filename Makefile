@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
+# One worker a core; a file's tests stay together, since some share what they made.
+CORES := -n auto --dist loadfile
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -38,7 +40,7 @@ pilot: $(STAMP)
 
 test: $(STAMP)
 	@echo "==> tests (without the slow ones)"
-	@$(PY) -m pytest -q -m "not slow"
+	@$(PY) -m pytest -q $(CORES) -m "not slow"
 
 check: check-format check-lint check-types check-layers check-tests check-wheel
 	@echo "==> all checks passed"
@@ -61,7 +63,7 @@ check-layers: $(STAMP)
 
 check-tests: $(STAMP)
 	@echo "==> tests"
-	@$(PY) -m pytest -q
+	@$(PY) -m pytest -q $(CORES)
 
 check-wheel: $(STAMP)
 	@echo "==> the built package in an empty environment"
