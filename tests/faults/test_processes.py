@@ -14,6 +14,7 @@ import pytest
 from ledger.audit import reconcile
 from ledger.cli import main
 from ledger.errors import LockedError, StorageError, UnsafeError
+from ledger.recorder import RunRecorder
 from ledger.records.events import SessionEnd
 from ledger.storage.filesystem import OS
 from ledger.storage.lock import RunLock, lock_state
@@ -26,7 +27,7 @@ from tests.support.faults_scenarios import finish_run, session
 from tests.support.faults_server import Server
 from tests.support.faults_tally import TALLY
 from tests.support.reading import events
-from tests.support.toy import ToySettings, attempt
+from tests.support.toy import ToyLoop, ToySettings, attempt
 
 CHILD = "tests.support.faults_child"
 LONG = ToySettings(target_step=1_000_000, accumulation=1, evidence=False, evaluate_every=None)
@@ -63,9 +64,12 @@ def wait_until_dead(pid: int) -> None:
 
 def go_on(place: Path) -> None:
     """Continue a long run for two steps and stop."""
-    session(
-        place / "run", OS, lambda recorder, loop: [attempt(recorder, loop) for _ in range(2)], settings=LONG
-    )
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        attempt(recorder, loop)
+
+    session(place / "run", OS, body, settings=LONG)
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
-"""Real training processes, killed at random moments hundreds of times, end as if nothing had happened; signals are
-answered truthfully.
-"""
+"""Real training, killed at random moments hundreds of times, ends as if it never was; signals are answered truthfully."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ from tests.trainer.records import final_evaluation, final_tensors
 
 pytest.importorskip("torch")
 
-from tests.support.faults_training import write_config  # noqa: E402
-from tests.trainer.tiny import write_dataset  # noqa: E402
+from tests.support.faults_training import write_config
+from tests.trainer.tiny import write_dataset
 
 TRAIN = "tests.support.faults_training:train"
 SEED = int(os.environ.get("FAULTS_SEED", "20260101"))
@@ -140,7 +138,7 @@ def server():
 
 def begin(server: Server, place: Path, data: Path, **sections: dict[str, Any]) -> int:
     """Start a training that would never end and wait until it has logged something."""
-    endless = {"run": {"target_step": 1_000_000}, "evaluation": {"interval": None}} | sections
+    endless: dict[str, Any] = {"run": {"target_step": 1_000_000}, "evaluation": {"interval": None}} | sections
     config = write_config(place / "config.yaml", data, **endless)
     pid = server.start(TRAIN, config=str(config), run=str(place / "run"), output=str(place / "log"))
     wait_for_events(place / "run", least=1)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
+from unittest.mock import patch
 
 from ledger.records.events import Event, encode_event
 from ledger.records.layout import LOG
@@ -260,11 +261,8 @@ class LogWatch:
             self.acknowledged = self.attempted
             return position
 
-        EventLog.append = append  # type: ignore[method-assign]
-        try:
+        with patch.object(EventLog, "append", append):
             yield self
-        finally:
-            EventLog.append = original  # type: ignore[method-assign]
 
     def _attempt(self, log: EventLog, event: Event) -> None:
         if self.attempted != self.acknowledged:

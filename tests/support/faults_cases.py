@@ -1,4 +1,4 @@
-"""One case of the fault product: a scenario, broken once, judged, recovered under the same fault, recovered in peace."""
+"""One case of the fault product: a scenario, broken once, judged, recovered under the same fault and in peace."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ledger.errors import LedgerError
 from ledger.recorder import RunRecorder
@@ -70,11 +71,8 @@ def tell_all(action: Callable[[], object]) -> None:
         if log.head is not None:
             acknowledge("synced", log.head.seq)
 
-    EventLog.append, EventLog.sync = telling_append, telling_sync  # type: ignore[method-assign]
-    try:
+    with patch.object(EventLog, "append", telling_append), patch.object(EventLog, "sync", telling_sync):
         action()
-    finally:
-        EventLog.append, EventLog.sync = append, sync  # type: ignore[method-assign]
 
 
 def long_toy(place: str, *, seconds: float = 60.0, pause: float = 0.0) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,8 @@ class File:
         found, content = [self.synced], self.synced
         for step in self.since:
             if step.kind == "write":
-                for length in (1, len(step.data) // 2, len(step.data) - 1):
-                    found.append(_written(content, step, length))
+                lengths = (1, len(step.data) // 2, len(step.data) - 1)
+                found += [_written(content, step, length) for length in lengths]
                 found.append(_written(content, step, len(step.data), is_lost=True))
             content = _after(content, step)
             found.append(content)
@@ -70,7 +69,7 @@ class Disk:
 
     def _take_over(self, path: Path) -> int:
         """Take what stands at a path for synced."""
-        number = self._new(os.stat(path).st_ino, is_folder=path.is_dir())
+        number = self._new(path.stat().st_ino, is_folder=path.is_dir())
         node = self._nodes[number]
         if isinstance(node, File):
             node.synced = path.read_bytes()
@@ -130,8 +129,8 @@ class Disk:
             for combination in itertools.product(*(range(len(choices[number])) for number in open_numbers)):
                 yield self._state(choices, dict(zip(open_numbers, combination, strict=True)))
             return
-        for pick in (lambda _: 0, lambda found: len(found) - 1):
-            yield self._state(choices, {number: pick(choices[number]) for number in open_numbers})
+        yield self._state(choices, dict.fromkeys(open_numbers, 0))
+        yield self._state(choices, {number: len(choices[number]) - 1 for number in open_numbers})
         for _ in range(most - 2):
             yield self._state(
                 choices, {number: chance.randrange(len(choices[number])) for number in open_numbers}

@@ -37,7 +37,7 @@ def small_tmpfs(place: Path, *, size_bytes: int) -> Iterator[Path]:
 
 def enlarge(place: Path, *, size_bytes: int) -> None:
     """Give a mounted tmpfs another size."""
-    subprocess.run(["mount", "-o", f"remount,size={size_bytes}", str(place)], check=True)
+    subprocess.run([_program("mount"), "-o", f"remount,size={size_bytes}", str(place)], check=True)
 
 
 def make_image(kind: str, image: Path) -> None:
@@ -58,13 +58,20 @@ def mount_image(image: Path, place: Path) -> None:
 
 def unmount(place: Path) -> None:
     """Unmount what is mounted at a place."""
-    subprocess.run(["umount", str(place)], check=True)
+    subprocess.run([_program("umount"), str(place)], check=True)
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([_program("mount"), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"there is no {name} here")
+    return found
 
 
 class CuttableFileSystem(FileSystem):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ledger.records.events import Event, Train
 from ledger.storage.filesystem import FileSystem, StrPath
@@ -80,9 +81,9 @@ class DiskRecorder(FileSystem):
         elif operation in ("unlink", "rmdir"):
             self.steps.append(Step("remove", self._below(path)))
         elif is_new or operation in ("mkdir", "link"):
-            self._add("enter", path, os.stat(path), is_new=operation != "link")
+            self._add("enter", path, Path(path).stat(), is_new=operation != "link")
         elif operation == "rename":
-            self._add("move", path, os.stat(path), source=self._below(arguments[0]))
+            self._add("move", path, Path(path).stat(), source=self._below(arguments[0]))
         return result
 
     def _keep_sync(self, path: StrPath, descriptor: int) -> None:
@@ -114,12 +115,11 @@ def promised_logs(recorder: DiskRecorder) -> Iterator[LogWatch]:
             sync(log)
             recorder.promise_log(watch.attempted)
 
-        EventLog.append = promising_append  # type: ignore[method-assign]
-        EventLog.sync = promising_sync  # type: ignore[method-assign]
-        try:
+        with (
+            patch.object(EventLog, "append", promising_append),
+            patch.object(EventLog, "sync", promising_sync),
+        ):
             yield watch
-        finally:
-            EventLog.append, EventLog.sync = append, sync  # type: ignore[method-assign]
 
 
 def _position(descriptor: int) -> int:

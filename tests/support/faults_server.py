@@ -152,7 +152,7 @@ def _be_child(function: Any, arguments: dict[str, Any]) -> None:
         code = int(function(**arguments) or 0)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is, the child ends here
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)

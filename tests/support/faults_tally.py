@@ -42,9 +42,8 @@ class Tally:
         head = f"{'writing command':<{width}}  {'mode':<22} {'operations':>10} {'tried':>7} {'lost':>5} {'escaped':>7}"
         lines = [head]
         for (command, mode), row in sorted(self.rows.items()):
-            lines.append(
-                f"{command:<{width}}  {mode:<22} {row.operations or '':>10} {row.tried:>7} {row.lost:>5} {row.escaped:>7}"
-            )
+            numbers = f"{row.operations or '':>10} {row.tried:>7} {row.lost:>5} {row.escaped:>7}"
+            lines.append(f"{command:<{width}}  {mode:<22} {numbers}")
         total = [
             sum(getattr(row, name) for row in self.rows.values()) for name in ("tried", "lost", "escaped")
         ]
