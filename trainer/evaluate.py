@@ -42,7 +42,7 @@ def evaluate(
     """Return the token-weighted mean cross-entropy in nats over the split's first `batches` batches, or over all of it.
 
     Args:
-        model: maps token ids to logits.
+        model: maps token ids, and the number of each one's document or None, to logits.
         split: the held-out text.
         config: batch size, sequence length, precision and device.
         data_sha256: identity of the dataset that holds the split.
