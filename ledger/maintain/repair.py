@@ -28,7 +28,7 @@ from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder, opened_regular_file
 from ledger.storage.filesystem import OS, FileSystem
-from ledger.storage.lock import RunLock, lock_state
+from ledger.storage.lock import RunLock, claim_log, lock_state
 from ledger.storage.log import quarantine_tail
 from ledger.storage.mounts import refuse_network_file_system
 
@@ -108,12 +108,21 @@ def _repair(folder: Path, *, allow_network_fs: bool, fs: FileSystem) -> RepairRe
         if isinstance(found, RepairReport):
             return found
         lock.require_held()
+        _refuse_hidden_writer(folder, fs=fs)
         if found.tail is not None:
             quarantine_tail(folder, fs=fs)
         if found.run_document is not None:
             _rebuild(folder, found.run_document, fs=fs)
         remove_temporaries(folder, found.temporaries, fs=fs)
     return _report(folder, found, outcome="repaired")
+
+
+def _refuse_hidden_writer(folder: Path, *, fs: FileSystem) -> None:
+    """Make sure that no writer is left whose lock file somebody removed: what lies there would be its work."""
+    path = folder / LOG
+    if fs.exists(path):
+        with opened_regular_file(path, flags=os.O_WRONLY | os.O_APPEND, fs=fs) as descriptor:
+            claim_log(descriptor, path=path, fs=fs)
 
 
 def _examine(folder: Path, *, fs: FileSystem) -> Condition | RepairReport:

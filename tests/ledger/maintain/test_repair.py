@@ -20,6 +20,7 @@ from ledger.storage import lock as lock_module
 from ledger.storage import mounts
 from ledger.storage.filesystem import DurabilityWarning
 from ledger.storage.lock import RunLock
+from ledger.storage.log import EventLog
 from tests.ledger.maintain.conftest import QUICK, SETTINGS
 from tests.support.audited import assert_honest
 from tests.support.reading import events_of
@@ -296,6 +297,14 @@ class TestLock:
         monkeypatch.setattr("ledger.maintain.repair.quarantine_tail", look)
         repair_run(run_dir, apply=True, fs=QUICK)
         assert refused
+
+    def test_a_writer_whose_lock_file_was_removed_keeps_what_it_has_begun(self, run_dir: Path):
+        (run_dir / ".run.json.tmp-0123456789abcdef").touch()
+        with RunLock(run_dir), EventLog.open_for_append(run_dir / LOG):
+            (run_dir / LOCK).unlink()
+            with pytest.raises(LockedError, match="removed or replaced"):
+                repair_run(run_dir, apply=True)
+        assert (run_dir / ".run.json.tmp-0123456789abcdef").exists()
 
     def test_it_is_free_afterwards(self, run_dir: Path):
         tear(run_dir)

@@ -184,7 +184,7 @@ class TestDeletedFolder:
             unaudited_dir.mkdir()
             save(recorder, loop, "interval")
 
-        with pytest.raises(StorageError):
+        with pytest.raises(StorageError, match="the folder was deleted"):
             under_way(unaudited_dir, deed)
         assert list(unaudited_dir.iterdir()) == []
 
@@ -194,7 +194,7 @@ class TestDeletedFolder:
             unaudited_dir.mkdir()
             evaluate(recorder, loop, complete=True)
 
-        with pytest.raises(StorageError):
+        with pytest.raises(StorageError, match="the folder was deleted"):
             under_way(unaudited_dir, deed)
         assert list(unaudited_dir.iterdir()) == []
 
