@@ -22,7 +22,7 @@ class Uniform(nn.Module):
         self.shapes: list[tuple[int, ...]] = []
         self.modes: list[bool] = []
 
-    def forward(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, _documents: Tensor | None = None) -> Tensor:
         self.shapes.append(tuple(tokens.shape))
         self.modes.append(self.training)
         return torch.zeros(*tokens.shape, VOCABULARY)
