@@ -55,6 +55,11 @@ class DataLoop(ToyLoop):
     cursor: Cursor = field(default_factory=dict)
     """Where the session's plan says that reading begins."""
 
+    def prepare(self, corpora: Corpora) -> None:
+        """Open what is read."""
+        self.reader = corpora.reader()
+        self.cursor = self.reader.cursor
+
     def draw(self) -> tuple[bytes, Cursor]:
         """Return the next microbatch's digest and the cursor behind it."""
         batch = self.read()
@@ -131,8 +136,7 @@ def run_on(
 ) -> DataLoop:
     """Train a toy on datasets from where its records stand to its target; returns it as it ended."""
     toy = loop(DataSettings(**{"target_step": 11, "data": corpora.data} | settings))
-    toy.reader = corpora.reader()
-    toy.cursor = toy.reader.cursor
+    toy.prepare(corpora)
     recorder = RunRecorder(run_dir)
     with mortal(recorder):
         parent = recorder.latest_checkpoint() if start in ("resume", "auto") else None
