@@ -53,6 +53,7 @@ def fit(training: Training) -> SessionStatus:
         loss = process_window(training)
         if attempt_update(training, loss):
             finish_step(training)
+    record_verified(training)
     if recorder.step < recorder.target_step:
         save(training, "signal")
         return recorder.end("interrupted", reason=stop.reason)
