@@ -106,9 +106,11 @@ class Split:
         """
         first, last = bisect_right(self._ends, start), bisect_left(self._ends, stop)
         parts = []
+        bounds = np.array([start, stop], dtype=np.uint64)  # of their type, or each search would copy the ends
         for index in range(first, min(last + 1, len(self._ends))):
             ends = self._shard_ends(index)
-            parts.append(ends[np.searchsorted(ends, start, "right") : np.searchsorted(ends, stop, "right")])
+            begin, end = ends.searchsorted(bounds, "right")
+            parts.append(ends[begin:end])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def locate(self, position: int) -> tuple[ShardEntry, int]:
