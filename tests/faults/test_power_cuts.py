@@ -18,7 +18,7 @@ from tests.support.faults_power import DiskRecorder
 from tests.support.faults_scenarios import SCENARIO, SCENARIOS
 from tests.support.faults_tally import TALLY
 
-QUICK = 6
+QUICK = 4
 """States tried for each command where time is short."""
 NAMES = [scenario.name for scenario in SCENARIOS if scenario.name != "doctor"]
 

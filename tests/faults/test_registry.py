@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ WRITING_COMMANDS = {
 READING_COMMANDS = {"summarize", "verify", "diff", "explain", "schema"}
 
 
+@cache
 def functions_that_write() -> set[str]:
     """Find every function that calls something that writes."""
     found = set()

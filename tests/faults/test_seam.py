@@ -31,7 +31,7 @@ from tests.support.faults_scenarios import SCENARIO, SCENARIOS
 from tests.support.faults_tally import TALLY
 from tests.support.toy import Killed
 
-QUICK_CASES = 11
+QUICK_CASES = 6
 """Faults tried for each command where time is short."""
 
 
@@ -66,7 +66,7 @@ def test_an_undisturbed_command_passes_and_every_mode_is_tried(name, stages):
 def test_a_sample_of_faults_does_no_harm(name, stages, tmp_path):
     stage = stages[name]
     every = list(faults(stage.operations, lengths=few_lengths))
-    chosen = spread(every, 5 if SCENARIO[name].most else QUICK_CASES, first=list(SCENARIO).index(name))
+    chosen = spread(every, 2 if SCENARIO[name].most else QUICK_CASES, first=list(SCENARIO).index(name))
     problems = [
         problem
         for fault in chosen

@@ -1,4 +1,4 @@
-"""Real training, killed at random moments hundreds of times, ends as if it never was; signals are answered truthfully."""
+"""Real training, killed hundreds of times, ends as if it never was; signals are answered truthfully."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Soak:
         """Draw what decides when things are written."""
         draw = self.chance.randint
         return {
-            "run": {"target_step": draw(40, 70)},
+            "run": {"target_step": draw(12, 24)},
             "batch": {"accumulation": draw(1, 3)},
             "logging": {"interval": draw(1, 5), "evidence": self.chance.random() < 0.5},
-            "evaluation": {"interval": draw(5, 20), "batches": 1},
-            "checkpoint": {"policy": "interval", "interval": draw(2, 9)},
+            "evaluation": {"interval": draw(4, 12), "batches": 1},
+            "checkpoint": {"policy": "interval", "interval": draw(2, 5)},
         }
 
     def until(self, kills: int) -> list[str]:

@@ -138,13 +138,20 @@ class FaultFileSystem(FileSystem):
     def __init__(self, fault: Fault | None = None, *, is_watched: bool = False) -> None:
         self.operations: list[Operation] = []
         """What was asked for while watched."""
-        self.has_struck = False
+        self.struck: Operation | None = None
+        """The operation that went wrong."""
+        self.on_strike: Callable[[], object] = lambda: None
         self.is_dead = False
         self._fault = fault
         self._mode = None if fault is None else MODE[fault.mode]
         self._is_watched = is_watched
         self._only: Callable[[str], bool] | None = None
         self._has_interrupted = False
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether something went wrong."""
+        return self.struck is not None
 
     def watch(self, *, only: Callable[[str], bool] | None = None) -> None:
         """Count from here on, with `only` just the operations on certain paths."""
@@ -188,7 +195,8 @@ class FaultFileSystem(FileSystem):
         mode, fault = self._mode, self._fault
         if mode is None or fault is None or not mode.applies(asked):
             return do()
-        self.has_struck = True
+        self.struck = asked
+        self.on_strike()
         result = None
         if mode.is_partial and asked.name == "write":
             descriptor, data = arguments

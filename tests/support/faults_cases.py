@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.errors import LedgerError
+from ledger.records.layout import LOG
 from ledger.storage.filesystem import OS, FileSystem
 from tests.support.faults import MODE, MODES, Fault, FaultFileSystem, LogWatch, Operation, Snapshot
 from tests.support.faults_scenarios import SCENARIO, Scenario
@@ -104,13 +105,23 @@ def _disturbed(scenario: Scenario, place: Path, fs: CaseFileSystem, command: Cal
     before = Snapshot.of(place / scenario.folder)
     ended: BaseException | None = None
     watch = LogWatch()
+    kept: list[int] = []
+    fs.on_strike = lambda: kept.append(len(watch.acknowledged))
     with watch.listening():
         try:
             command()
         except ENDINGS as error:
             ended = error
     problems = [] if scenario.reports else _ending_problems(fs, ended)
+    if fs.struck is not None and _fails_log(fs.struck, fs) and len(watch.acknowledged) > kept[0]:
+        problems.append("an event was acknowledged although its write or sync failed")
     return problems + list(scenario.check(place / scenario.folder, before, watch, fs.promised))
+
+
+def _fails_log(struck: Operation, fs: CaseFileSystem) -> bool:
+    """Tell whether a write or sync of the log failed."""
+    is_error = fs._fault is not None and MODE[fs._fault.mode].kind in ("error", "raise")
+    return is_error and Path(struck.path).name == LOG and struck.name in ("write", "fsync", "fdatasync")
 
 
 def _ending_problems(fs: CaseFileSystem, ended: BaseException | None) -> list[str]:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import random
 import shutil
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def _try_cut(stage: CutStage, state: CutState, place: Path, *, nested: int, seed
             problems += _cut_again(stage, place, nested=nested, seed=seed)
         try:
             scenario.recover(place, CaseFileSystem(root=place))
-        except LedgerError as error:
+        except (LedgerError, struct.error) as error:
             return [*problems, f"cannot be recovered: {error}"]
         return problems + scenario.finished(place, stage.control)
     finally:
