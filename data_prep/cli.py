@@ -75,7 +75,7 @@ def resolve(*, config: ConfigFiles, overrides: Overrides = None, as_json: AsJson
         "config": resolved.model_dump(mode="json"),
         "classes": leaf_classes(resolved),
         "parts": {"algorithm": ALGORITHM},
-        "inputs": open_source(resolved).identify().model_dump(mode="json"),
+        "inputs": open_source(resolved.source).identify().model_dump(mode="json"),
     }
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
@@ -92,7 +92,7 @@ def main() -> None:
             print(note, file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("interrupted; nothing was left behind", file=sys.stderr)
+        print("interrupted; complete shards are kept for the next preparation", file=sys.stderr)
         sys.exit(130)
 
 
@@ -137,8 +137,8 @@ def _progress() -> Iterator[Progress]:
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End as after an error, so that the temporary folder goes."""
-    print("terminated; nothing was left behind", file=sys.stderr)
+    """End as after an error, so that workers end and what is of no use goes."""
+    print("terminated; complete shards are kept for the next preparation", file=sys.stderr)
     sys.exit(143)
 
 

@@ -7,30 +7,42 @@ it. So a dataset can be compared with a configuration without trusting any file 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from data_prep.config import PreparationConfig, TrainedTokenizer
+from data_prep.sink import LeftOut
 from data_prep.tokenizer import Tokenizer
 from ledger.records.dataset import (
     DatasetManifest,
     DatasetSource,
     DatasetTokenizer,
+    LengthRule,
     PreparationPlan,
     ShuffleRule,
     SplitInventory,
     SplitRule,
     TokenizerTraining,
 )
-from ledger.storage.canonical import sha256_hex
+from ledger.storage.canonical import digest_of, sha256_hex
 
-__all__ = ["ALGORITHM", "TRAINED_ID", "Plan", "build_manifest", "build_plan", "differences"]
+__all__ = ["ALGORITHM", "TRAINED_ID", "GivenFile", "Plan", "build_manifest", "build_plan", "differences"]
 
-ALGORITHM: Final = 1
+ALGORITHM: Final = 2
 """Version of the whole procedure; raise it with any change that gives other bytes for the same plan."""
 
 TRAINED_ID: Final = "byte-level-bpe"
+
+
+@dataclass(frozen=True)
+class GivenFile:
+    """A tokenizer.json that was not trained here."""
+
+    data: bytes
+    id: str = "file"
+    requested_revision: str | None = None
+    resolved_revision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,41 +53,67 @@ class Plan:
     preparation: PreparationPlan
     training: TokenizerTraining | None
     eos_token: str
-    given_sha256: str | None
-    """Digest of the given tokenizer.json; null where one is trained."""
+    given: GivenFile | None
+    """The given tokenizer.json; null where one is trained."""
+    validation_source: DatasetSource | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Digest of everything in it."""
+        return digest_of(self.facts())
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as the parts of a manifest that it decides."""
         tokenizer = {"training": self.training and self.training.model_dump(), "eos_token": self.eos_token}
-        if self.given_sha256 is not None:
-            tokenizer["sha256"] = self.given_sha256
+        if self.given is not None:
+            tokenizer |= {
+                "id": self.given.id,
+                "requested_revision": self.given.requested_revision,
+                "resolved_revision": self.given.resolved_revision,
+                "sha256": sha256_hex(self.given.data),
+            }
+        held_out = self.validation_source
         return {
             "source": self.source.model_dump(),
+            "validation_source": None if held_out is None else held_out.model_dump(),
             "tokenizer": tokenizer,
             "preparation": self.preparation.model_dump(),
         }
 
 
-def build_plan(config: PreparationConfig, *, source: DatasetSource, given: bytes | None) -> Plan:
+def build_plan(
+    config: PreparationConfig,
+    *,
+    source: DatasetSource,
+    given: GivenFile | None,
+    validation_source: DatasetSource | None = None,
+) -> Plan:
     """Return the plan that a configuration and its inputs make; `given` is the tokenizer.json that it names."""
     return Plan(
         source=source,
+        validation_source=validation_source,
         preparation=PreparationPlan(
             algorithm=ALGORITHM,
-            shuffle=ShuffleRule(seed=config.shuffle.seed, buffer=config.shuffle.buffer),
-            split=SplitRule(
-                rule="keyed-hash",
-                key=config.split.key,
-                validation_fraction=config.split.validation_fraction,
+            shuffle=ShuffleRule(
+                seed=config.shuffle.seed,
+                buffer=config.shuffle.buffer,
+                buffer_bytes=config.shuffle.buffer_bytes,
             ),
-            train_tokens=config.train_tokens,
+            split=_split_rule(config),
+            train_tokens=_train_tokens(config),
             validation_tokens=_validation_tokens(config),
             if_short=config.if_short,
             shard_tokens=config.shard_tokens,
+            length=LengthRule(
+                max_bytes=config.limits.max_bytes,
+                max_tokens=config.limits.max_tokens,
+                overflow=config.limits.overflow,
+            ),
+            deduplicate=config.deduplicate,
         ),
         training=_training(config),
         eos_token=config.tokenizer.eos_token,
-        given_sha256=None if given is None else sha256_hex(given),
+        given=given,
     )
 
 
@@ -84,15 +122,18 @@ def build_manifest(
     *,
     tokenizer: Tokenizer,
     splits: dict[str, SplitInventory],
-    empty: int,
+    left_out: Mapping[LeftOut, int],
+    shared: int,
 ) -> DatasetManifest:
     """Return the manifest of a finished preparation."""
+    given = plan.given or GivenFile(b"", TRAINED_ID)
     return DatasetManifest(
         source=plan.source,
+        validation_source=plan.validation_source,
         tokenizer=DatasetTokenizer(
-            id=TRAINED_ID if plan.training else "file",
-            requested_revision=None,
-            resolved_revision=None,
+            id=given.id,
+            requested_revision=given.requested_revision,
+            resolved_revision=given.resolved_revision,
             sha256=tokenizer.sha256,
             canary_sha256=tokenizer.canary_sha256,
             vocabulary=tokenizer.vocabulary,
@@ -102,7 +143,8 @@ def build_manifest(
         ),
         preparation=plan.preparation,
         dtype=tokenizer.dtype,
-        left_out={"empty": empty},
+        left_out=dict(left_out.items()),
+        shared=shared,
         splits=splits,
     )
 
@@ -130,9 +172,26 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
+def _split_rule(config: PreparationConfig) -> SplitRule:
+    if config.validation_source is not None:
+        return SplitRule(rule="given", key=config.split.key, validation_fraction=0)
+    return SplitRule(
+        rule="keyed-hash", key=config.split.key, validation_fraction=config.split.validation_fraction
+    )
+
+
+def _train_tokens(config: PreparationConfig) -> int | None:
+    """Return the bound on training: as asked for, or whole groups of shards and the last target behind them."""
+    if config.train_tokens is None or config.group_shards is None:
+        return config.train_tokens
+    group = config.group_shards * config.shard_tokens
+    return math.ceil(config.train_tokens / group) * group + 1
+
+
 def _validation_tokens(config: PreparationConfig) -> int | None:
     """Return the bound on validation: as asked for, else in proportion to the training tokens."""
-    if config.validation_tokens is not None or config.train_tokens is None:
+    is_given = config.validation_source is not None
+    if config.validation_tokens is not None or config.train_tokens is None or is_given:
         return config.validation_tokens
     fraction = config.split.validation_fraction
     return math.ceil(config.train_tokens * fraction / (1 - fraction)) or None

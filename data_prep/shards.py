@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,23 @@ from ledger.dataset.npy import write_array
 from ledger.records.dataset import EndsFile, ShardEntry, SplitInventory, TokenDtype
 from ledger.storage.filesystem import OS, FileSystem
 
-__all__ = ["SplitWriter"]
+__all__ = ["SplitWriter", "WrittenSplit"]
+
+ShardHook = Callable[[ShardEntry], object]
+"""Told of every shard once it is on disk."""
+
+
+@dataclass(frozen=True)
+class WrittenSplit:
+    """What stood in complete shards when a preparation was interrupted."""
+
+    shards: list[ShardEntry]
+    documents: int
+    """Documents that were added whole before the last shard was cut."""
+    tokens: int
+    """Their tokens."""
+    text_bytes: int
+    """Their bytes of text."""
 
 
 class SplitWriter:
@@ -23,27 +41,39 @@ class SplitWriter:
     """
 
     def __init__(
-        self, directory: Path, *, name: str, dtype: TokenDtype, shard_tokens: int, fs: FileSystem = OS
+        self,
+        directory: Path,
+        *,
+        name: str,
+        dtype: TokenDtype,
+        shard_tokens: int,
+        written: WrittenSplit | None = None,
+        on_shard: ShardHook = lambda _: None,
+        fs: FileSystem = OS,
     ) -> None:
+        """Write new shards behind those that are `written`."""
         self._directory = directory
         self._name = name
         self._dtype = dtype
         self._fs = fs
+        self._on_shard = on_shard
         self._buffer = np.empty(shard_tokens, dtype=dtype)
         self._filled = 0
         self._ends: list[int] = []
-        self._shards: list[ShardEntry] = []
-        self.documents = 0
-        self.tokens = 0
-        self.text_bytes = 0
+        written = written or WrittenSplit([], 0, 0, 0)
+        self._shards = list(written.shards)
+        self._cut = sum(shard.tokens for shard in written.shards)
+        self.documents = written.documents
+        self.tokens = written.tokens
+        self.text_bytes = written.text_bytes
 
     def add(self, ids: NDArray[Any], *, text_bytes: int) -> None:
-        """Append a document, its end-of-text id included.
+        """Append a document, its end-of-text id included; what complete shards hold of it is not written again.
 
         Raises:
             StorageError: a shard could not be written.
         """
-        start = 0
+        start = self._cut + self._filled - self.tokens
         while start < ids.size:
             if self._filled == self._buffer.size:
                 self._flush()
@@ -79,8 +109,10 @@ class SplitWriter:
             ends=self._write_ends(f"{stem}.ends.npy"),
         )
         self._shards.append(entry)
+        self._cut += self._filled
         self._filled = 0
         self._ends = []
+        self._on_shard(entry)
 
     def _write_ends(self, name: str) -> EndsFile | None:
         if not self._ends:

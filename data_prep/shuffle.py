@@ -7,7 +7,7 @@ that module, and nothing of NumPy's, is used. A golden vector in the tests pins 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 __all__ = ["shuffled"]
@@ -15,21 +15,45 @@ __all__ = ["shuffled"]
 Item = TypeVar("Item")
 
 
-def shuffled(items: Iterable[Item], *, seed: int, buffer: int) -> Iterator[Item]:
-    """Yield every item once, in an order drawn from a buffer of at most `buffer` items; 1 keeps the order.
+def shuffled(
+    items: Iterable[Item],
+    *,
+    seed: int,
+    buffer: int,
+    buffer_bytes: int | None = None,
+    size: Callable[[Item], int] = lambda _: 0,
+) -> Iterator[Item]:
+    """Yield every item once, in an order drawn from a bounded buffer; a buffer of 1 keeps the order.
 
-    Once the buffer is full, each further item takes the place of one drawn from it; what is left at the end is
-    drawn without replacement.
+    While a further item does not fit, one is drawn and yielded; the further item takes the place of the last one that
+    had to go. What is left at the end is drawn without replacement.
+
+    Args:
+        items: what is shuffled.
+        seed: another one makes another order.
+        buffer: items held at most.
+        buffer_bytes: their sizes together at most, unless one alone is greater; null: no bound.
+        size: the size of an item.
     """
     draw = random.Random(seed).random
+    bound = float("inf") if buffer_bytes is None else buffer_bytes
     held: list[Item] = []
+    total = 0
     for item in items:
-        if len(held) < buffer:
+        needed = size(item)
+        while held and (len(held) >= buffer or total + needed > bound):
+            index = int(draw() * len(held))
+            drawn = held[index]
+            total -= size(drawn)
+            yield drawn
+            if len(held) <= buffer and total + needed <= bound:
+                held[index] = item
+                break
+            held[index] = held[-1]
+            held.pop()
+        else:
             held.append(item)
-            continue
-        index = int(draw() * buffer)
-        yield held[index]
-        held[index] = item
+        total += needed
     while held:
         index = int(draw() * len(held))
         held[index], held[-1] = held[-1], held[index]

@@ -9,22 +9,18 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from data_prep.sources.document import Document
+from data_prep.encoding import BackEndName, EncodingRules
 from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
 from ledger.records.dataset import TokenDtype, token_dtype
 from ledger.storage.canonical import digest_of, sha256_hex
 
-__all__ = ["BACKEND", "Tokenizer", "train_byte_level_bpe"]
+__all__ = ["CANARY", "LIBRARY", "LibraryBackEnd", "Tokenizer", "train_byte_level_bpe"]
 
-BACKEND: Final = "tokenizers"
+LIBRARY: Final[BackEndName] = "tokenizers"
 
-_CANARY: Final = (
+CANARY: Final = (
     "",
     "Hello, world!",
     "The quick brown fox jumps over the lazy dog. 0123456789",
@@ -39,16 +35,26 @@ _CANARY: Final = (
 """Texts whose ids show that two builds of a tokenizer agree; changing them changes every canary digest."""
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """The ids of one document, end-of-text included."""
+class LibraryBackEnd:
+    """The library with a `tokenizer.json` loaded."""
 
-    document: Document
-    ids: NDArray[Any]
+    def __init__(self, data: bytes, *, path: str) -> None:
+        """Load a tokenizer from the bytes of its file.
+
+        Raises:
+            InvalidDocumentError: they are not a tokenizer.
+            EvidenceMissingError: the library is not installed.
+        """
+        self.library = _load(data, path=path)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of every text."""
+        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
 
 class Tokenizer:
-    """A `tokenizer.json` ready to encode."""
+    """A `tokenizer.json` and what is known about it."""
 
     def __init__(self, data: bytes, *, eos_token: str, path: str) -> None:
         """Load a tokenizer from the bytes of its file.
@@ -58,52 +64,43 @@ class Tokenizer:
             ConfigError: it has no entry `eos_token`.
             EvidenceMissingError: the library is not installed.
         """
-        self._library = _load(data, path=path)
-        self._path = path
+        self.data = data
+        self.path = path
+        self.backend = LibraryBackEnd(data, path=path)
         self.sha256 = sha256_hex(data)
-        self.vocabulary = 1 + max(self._library.get_vocab(with_added_tokens=True).values(), default=0)
+        vocabulary = self.backend.library.get_vocab(with_added_tokens=True)
+        self.vocabulary = 1 + max(vocabulary.values(), default=0)
         self.eos_token = eos_token
         self.eos_id = self._find_eos()
         self.dtype: TokenDtype = token_dtype(self.vocabulary)
 
     @property
+    def rules(self) -> EncodingRules:
+        """What the ids of every document must be."""
+        return EncodingRules(self.vocabulary, self.eos_id, self.eos_token, self.dtype, self.path)
+
+    @property
     def canary_sha256(self) -> str:
         """Digest of the ids of fixed texts: another one means that the library makes other ids."""
-        encodings = self._library.encode_batch(list(_CANARY), add_special_tokens=False)
-        return digest_of([encoding.ids for encoding in encodings])
+        return digest_of([list(ids) for ids in self.backend.encode(CANARY)])
 
-    def encode(self, documents: Sequence[Document]) -> list[Encoded]:
-        """Return the ids of every document, each ended by end-of-text.
+    def model_tokens(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return what merging alone makes of texts that are one piece each, in the model's own alphabet."""
+        value = json.loads(self.data)
+        model = self.backend.library.model
+        if value["model"].get("ignore_merges"):
+            value["model"]["ignore_merges"] = False
+            model = _load(json.dumps(value).encode(), path=self.path).model
+        return [[token.id for token in model.tokenize(text)] for text in texts]
 
-        Raises:
-            InvalidDocumentError: the tokenizer made an id outside its vocabulary, or end-of-text out of text.
-        """
-        texts = [document.text for document in documents]
-        encodings = self._library.encode_batch_fast(texts, add_special_tokens=False)
-        return [
-            Encoded(document, self._ended(encoding.ids, document=document))
-            for document, encoding in zip(documents, encodings, strict=True)
-        ]
-
-    def _ended(self, ids: list[int], *, document: Document) -> NDArray[Any]:
-        """Check ids before they are cast to the narrow type they are stored in, where they could wrap."""
-        wide = np.array([*ids, self.eos_id], dtype=np.int64)
-        if int(wide.max()) >= self.vocabulary or int(wide.min()) < 0:
-            problem = f"{self._path} makes the id {int(wide.max())} of this document"
-            expected = f"ids below its vocabulary, {self.vocabulary}"
-            raise InvalidDocumentError(problem, path=document.path, place=document.place, expected=expected)
-        if self.eos_id in ids:
-            problem = f"{self._path} makes the end-of-text id of text inside this document"
-            advice = (
-                f"declare {self.eos_token!r} as a special token in it, so that its name in text stays text"
-            )
-            raise InvalidDocumentError(problem, path=document.path, place=document.place, advice=advice)
-        return wide.astype(self.dtype)
+    def pieces(self, text: str) -> int:
+        """Return how many pieces a text is split into before the model sees it."""
+        return len(self.backend.library.pre_tokenizer.pre_tokenize_str(text))
 
     def _find_eos(self) -> int:
-        eos_id = self._library.token_to_id(self.eos_token)
+        eos_id = self.backend.library.token_to_id(self.eos_token)
         if eos_id is None:
-            problem = f"the tokenizer {self._path} has no entry {self.eos_token!r}"
+            problem = f"the tokenizer {self.path} has no entry {self.eos_token!r}"
             raise ConfigError(problem, place="tokenizer.eos_token", expected="the entry that ends a text")
         return int(eos_id)
 

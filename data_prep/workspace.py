@@ -1,7 +1,7 @@
 """The temporary folder beside a dataset in which it is prepared, and what killed preparations left there.
 
-A live preparation holds a lock on its folder. One that was killed does not: its folder is removed by the next
-preparation of the same dataset. Nothing else is ever removed, and no folder whose owner is alive.
+A live preparation holds a lock on its folder. One that was killed does not: the next preparation of the same dataset
+goes on in its folder. Nothing else is ever removed, and no folder whose owner is alive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ledger.errors import LedgerError, LockedError, RefusedError, StorageError
 from ledger.storage.atomic import is_temporary_name, publish_folder, temporary_path
 from ledger.storage.filesystem import OS, FileSystem
 
-__all__ = ["Workspace", "open_workspace", "remove_leftovers"]
+__all__ = ["Workspace", "open_workspace"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -26,6 +26,8 @@ class Workspace:
 
     def __init__(self, directory: Path, *, target: Path, fs: FileSystem) -> None:
         self.directory = directory
+        self.is_worth_keeping = False
+        """Whether a later preparation can go on with what is in it."""
         self._target = target
         self._fs = fs
 
@@ -41,47 +43,57 @@ class Workspace:
 
 @contextmanager
 def open_workspace(target: Path, *, fs: FileSystem = OS) -> Iterator[Workspace]:
-    """Make a temporary folder for a dataset at `target`; it is removed if the block fails or does not publish.
+    """Take over the temporary folder that a killed preparation of `target` left, or make one.
+
+    If the block fails, it is removed unless it is worth keeping.
 
     Raises:
         LockedError: another process is preparing the same dataset.
         StorageError: the system refuses.
     """
-    remove_leftovers(target, fs=fs)
-    directory = temporary_path(target)
-    fs.mkdir(directory)
+    directory = _take_over(target, fs=fs)
+    if directory is None:
+        directory = temporary_path(target)
+        fs.mkdir(directory)
+    workspace = Workspace(directory, target=target, fs=fs)
     try:
         with fs.opened(directory, _FOLDER) as descriptor:
             _lock(descriptor, directory=directory, target=target, fs=fs)
-            yield Workspace(directory, target=target, fs=fs)
+            yield workspace
+    except LockedError:
+        raise
     except BaseException:
-        with suppress(LedgerError):  # the first error is the one to report; the next preparation removes it
-            _remove_folder(directory, fs=fs)
+        if not workspace.is_worth_keeping:
+            with suppress(LedgerError):  # the first error is the one to report
+                _remove_folder(directory, fs=fs)
         raise
 
 
-def remove_leftovers(target: Path, *, fs: FileSystem = OS) -> list[Path]:
-    """Remove the temporary folders that killed preparations of `target` left, and return them.
+def _take_over(target: Path, *, fs: FileSystem) -> Path | None:
+    """Return what the first killed preparation of `target` left, and remove what others did."""
+    names = [
+        name
+        for name in fs.list_directory(target.parent)
+        if is_temporary_name(name) and name.rpartition(".tmp-")[0] == f".{target.name}"
+    ]
+    found: Path | None = None
+    for name in names:
+        directory = target.parent / name
+        _require_dead(directory, target=target, fs=fs)
+        if found is None:
+            found = directory
+        else:
+            _remove_folder(directory, fs=fs)
+    return found
 
-    Raises:
-        LockedError: one of them belongs to a preparation that is running.
-        StorageError: the system refuses.
-    """
-    removed = []
-    for name in fs.list_directory(target.parent):
-        if is_temporary_name(name) and name.rpartition(".tmp-")[0] == f".{target.name}":
-            _remove_if_dead(target.parent / name, target=target, fs=fs)
-            removed.append(target.parent / name)
-    return removed
 
-
-def _remove_if_dead(directory: Path, *, target: Path, fs: FileSystem) -> None:
+def _require_dead(directory: Path, *, target: Path, fs: FileSystem) -> None:
     if directory.is_symlink() or not directory.is_dir():
         problem = "something that is no folder has the name of a preparation's temporary folder"
         raise RefusedError(problem, path=directory, advice="move it elsewhere")
     with fs.opened(directory, _FOLDER) as descriptor:
         _lock(descriptor, directory=directory, target=target, fs=fs)
-        _remove_folder(directory, fs=fs)
+    _require_flat(directory, fs=fs)
 
 
 def _lock(descriptor: int, *, directory: Path, target: Path, fs: FileSystem) -> None:
@@ -94,10 +106,14 @@ def _remove_folder(directory: Path, *, fs: FileSystem) -> None:
     """Remove a flat folder; one that holds a folder is not ours and stays."""
     if not directory.is_dir():
         return
+    _require_flat(directory, fs=fs)
+    for name in fs.list_directory(directory):
+        fs.unlink(directory / name)
+    fs.rmdir(directory)
+
+
+def _require_flat(directory: Path, *, fs: FileSystem) -> None:
     for name in fs.list_directory(directory):
         if (directory / name).is_dir() and not (directory / name).is_symlink():
             problem = "a folder stands in what a preparation left; it is not removed"
             raise StorageError(problem, path=directory / name, advice=f"remove {directory} yourself")
-    for name in fs.list_directory(directory):
-        fs.unlink(directory / name)
-    fs.rmdir(directory)

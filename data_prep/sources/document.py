@@ -9,18 +9,29 @@ from typing import Protocol
 from ledger.errors import InvalidDocumentError
 from ledger.records.dataset import DatasetSource
 
-__all__ = ["Document", "Source", "document_from"]
+__all__ = ["Document", "Source", "document_from", "document_from_bytes"]
+
+_ADVICE = "repair or remove that document"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """One text, exactly as its source holds it, and where it stands there."""
 
-    text: str
+    data: bytes
+    """The text in UTF-8, which every memory bound counts."""
     path: str
     place: str
-    bytes: int
-    """Length in UTF-8."""
+
+    @property
+    def text(self) -> str:
+        """The text as characters."""
+        return self.data.decode()
+
+    @property
+    def bytes(self) -> int:
+        """Length in UTF-8."""
+        return len(self.data)
 
 
 class Source(Protocol):
@@ -40,12 +51,41 @@ def document_from(text: str, *, path: str, place: str) -> Document:
         InvalidDocumentError: the text holds a lone surrogate, which no encoding of Unicode can store.
     """
     try:
-        return Document(text, path, place, len(text.encode()))
+        return Document(text.encode(), path, place)
     except UnicodeEncodeError as error:
         problem = (
             f"the text holds a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}"
         )
         expected = "text that UTF-8 can store"
         raise InvalidDocumentError(
-            problem, path=path, place=place, expected=expected, advice="repair or remove that document"
+            problem, path=path, place=place, expected=expected, advice=_ADVICE
         ) from error
+
+
+def document_from_bytes(data: bytes, *, path: str, place: str) -> Document:
+    """Return a document from bytes that claim to be UTF-8.
+
+    Raises:
+        InvalidDocumentError: they are not; an encoded surrogate is not either. The message names the byte.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} of the text (0x{data[error.start]:02X}) is not UTF-8"
+        code = (
+            data[error.start : error.start + 3].decode("utf-8", "surrogatepass")
+            if _is_surrogate(error)
+            else ""
+        )
+        if code:
+            problem = f"the text holds a lone surrogate, U+{ord(code):04X}, at byte {error.start}"
+        raise InvalidDocumentError(
+            problem, path=path, place=place, expected="UTF-8 text", advice=_ADVICE
+        ) from error
+    return Document(data, path, place)
+
+
+def _is_surrogate(error: UnicodeDecodeError) -> bool:
+    """Tell whether three bytes stand there that would encode a surrogate (U+D800 to U+DFFF)."""
+    found = error.object[error.start : error.start + 3]
+    return len(found) == 3 and found[0] == 0xED and 0xA0 <= found[1] <= 0xBF and 0x80 <= found[2] <= 0xBF

@@ -5,13 +5,16 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final, NoReturn, cast
 
+from data_prep.columnar import zstd_stream
 from ledger.errors import (
     ConfigError,
     EvidenceMissingError,
@@ -23,12 +26,21 @@ from ledger.records.dataset import SourceFile
 from ledger.storage.digests import hash_file
 from ledger.storage.files import opened_regular_file
 
-__all__ = ["InputFile", "decode", "find_files", "identify_files", "read_lines", "read_whole"]
+__all__ = [
+    "InputFile",
+    "decode",
+    "find_files",
+    "identify_files",
+    "opened_for_seeking",
+    "read_lines",
+    "read_whole",
+]
 
 MAX_DOCUMENT_BYTES: Final = 2**28
 """Longest line or file that is taken as one document."""
 
 _GLOB_CHARACTERS: Final = frozenset("*?[")
+_COMPRESSIONS: Final = (".gz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -39,9 +51,14 @@ class InputFile:
     name: str
 
     @property
-    def is_compressed(self) -> bool:
-        """Tell whether its name says gzip."""
-        return self.path.suffix == ".gz"
+    def compression(self) -> str | None:
+        """The ending of its name that says how it is compressed; null where none does."""
+        return self.path.suffix if self.path.suffix in _COMPRESSIONS else None
+
+    @property
+    def kind(self) -> str:
+        """The ending of its name without that of a compression, such as `.jsonl`."""
+        return Path(self.path.stem).suffix if self.compression else self.path.suffix
 
 
 def find_files(entries: Sequence[str], *, suffixes: Sequence[str]) -> list[InputFile]:
@@ -50,7 +67,7 @@ def find_files(entries: Sequence[str], *, suffixes: Sequence[str]) -> list[Input
     Args:
         entries: files, globs, and folders, of which every file below with one of `suffixes` is taken; names that
             begin with a dot are left out there.
-        suffixes: for example `.jsonl`; each also with `.gz` behind it.
+        suffixes: for example `.jsonl`; each also with `.gz` or `.zst` behind it.
 
     Raises:
         EvidenceMissingError: an entry matches nothing.
@@ -104,6 +121,24 @@ def read_whole(file: InputFile) -> bytes:
     return data
 
 
+@contextmanager
+def opened_for_seeking(file: InputFile) -> Iterator[IO[bytes]]:
+    """Open a file whose format is read back and forth; a compressed one is unpacked into an unnamed file first.
+
+    Raises:
+        VerificationError: compressed data is damaged.
+        StorageError: the system refuses.
+    """
+    with _opened(file) as stream:
+        if file.compression is None:
+            yield stream
+            return
+        with tempfile.TemporaryFile() as unpacked:
+            shutil.copyfileobj(stream, unpacked, 2**20)
+            unpacked.seek(0)
+            yield unpacked
+
+
 def decode(data: bytes, *, file: InputFile, place: str) -> str:
     """Return UTF-8 text as it stands, nothing stripped or replaced.
 
@@ -140,7 +175,7 @@ def _expand(entry: str, *, suffixes: Sequence[str]) -> list[InputFile]:
 
 
 def _in_folder(folder: Path, *, suffixes: Sequence[str]) -> list[InputFile]:
-    endings = tuple(ending for suffix in suffixes for ending in (suffix, f"{suffix}.gz"))
+    endings = tuple(f"{suffix}{more}" for suffix in suffixes for more in ("", *_COMPRESSIONS))
     names = []
     for directory, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -171,17 +206,26 @@ def _opened(file: InputFile) -> Iterator[IO[bytes]]:
     path = file.path.resolve()
     with opened_regular_file(path) as descriptor:
         try:
-            with os.fdopen(os.dup(descriptor), "rb") as raw:
-                if not file.is_compressed:
-                    yield raw
-                    return
-                with gzip.GzipFile(fileobj=raw) as stream:
-                    yield cast("IO[bytes]", stream)
+            with os.fdopen(os.dup(descriptor), "rb") as raw, _decompressed(raw, file=file) as stream:
+                yield stream
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            problem = f"the gzip data is damaged: {error}"
-            raise VerificationError(problem, path=file.path, advice="fetch the file again") from error
+            _refuse_compressed(file, error)
         except OSError as error:
+            if error.errno is None and file.compression:
+                _refuse_compressed(file, error)
             raise StorageError(f"could not read: {error.strerror or error}", path=file.path) from error
+
+
+def _decompressed(raw: IO[bytes], *, file: InputFile) -> AbstractContextManager[IO[bytes]]:
+    if file.compression == ".gz":
+        return cast("AbstractContextManager[IO[bytes]]", gzip.GzipFile(fileobj=raw))
+    return zstd_stream(raw) if file.compression == ".zst" else raw
+
+
+def _refuse_compressed(file: InputFile, error: Exception) -> NoReturn:
+    name = "gzip" if file.compression == ".gz" else "Zstandard"
+    problem = f"the {name} data is damaged: {error}"
+    raise VerificationError(problem, path=file.path, advice="fetch the file again") from error
 
 
 def _refuse_size(file: InputFile, *, place: str) -> None:

@@ -3,56 +3,55 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from data_prep.sources.document import Document, document_from
-from data_prep.sources.files import InputFile, decode, find_files, identify_files, read_lines
+from data_prep.sources.files import InputFile, decode, find_files, read_lines
+from data_prep.sources.local import LocalFiles
 from ledger.errors import InvalidDocumentError
-from ledger.records.dataset import DatasetSource
 
-__all__ = ["JsonlFiles"]
+__all__ = ["JSONL_SUFFIXES", "JsonlFiles", "read_jsonl"]
 
-_SUFFIXES: Final = (".jsonl", ".ndjson")
+JSONL_SUFFIXES: Final = (".jsonl", ".ndjson")
 
 
-class JsonlFiles:
+class JsonlFiles(LocalFiles):
     """Documents from JSON Lines files; other keys than the column of the text are ignored."""
 
-    def __init__(self, entries: Sequence[str], *, column: str) -> None:
-        self._files = find_files(entries, suffixes=_SUFFIXES)
-        self._column = column
+    def __init__(self, entries: Sequence[str], *, column: str, id_column: str | None = None) -> None:
+        files = find_files(entries, suffixes=JSONL_SUFFIXES)
+        read = partial(read_jsonl, column=column, id_column=id_column)
+        super().__init__(files, kind="jsonl", options={"column": column}, read=read)
 
-    def identify(self, *, progress: Callable[[int], object] | None = None) -> DatasetSource:
-        """Return the digests of the files."""
-        return DatasetSource(
-            kind="jsonl",
-            id="jsonl",
-            requested_revision=None,
-            resolved_revision=None,
-            options={"column": self._column},
-            files=identify_files(self._files, progress=progress),
-        )
 
-    def documents(self) -> Iterator[Document]:
-        """Yield the document of every line of every file in order."""
-        for file in self._files:
-            for number, line in enumerate(read_lines(file), start=1):
-                place = f"line {number}"
-                text = self._text(line, file=file, place=place)
-                yield document_from(text, path=str(file.path), place=place)
+def read_jsonl(file: InputFile, *, column: str, id_column: str | None) -> Iterator[Document]:
+    """Yield the document of every line; its place names the value of `id_column` too, if there is one.
 
-    def _text(self, line: bytes, *, file: InputFile, place: str) -> str:
+    Raises:
+        InvalidDocumentError: a line is not one object with a text in that column.
+        VerificationError: compressed data is damaged.
+    """
+    for number, line in enumerate(read_lines(file), start=1):
+        place = f"line {number}"
         record = _parse(decode(line, file=file, place=place), file=file, place=place)
-        if self._column not in record:
-            known = ", ".join(map(repr, record)) or "none"
-            problem = f"the object has no key {self._column!r}; it has {known}"
-            raise InvalidDocumentError(problem, path=file.path, place=place, advice="set source.column")
-        text = record[self._column]
+        if id_column is not None:
+            place += f", {id_column} {_value(record, id_column, file=file, place=place)!r}"
+        text = _value(record, column, file=file, place=place)
         if not isinstance(text, str):
-            problem = f"the value of {self._column!r} is {json.dumps(text)[:40]}"
+            problem = f"the value of {column!r} is {json.dumps(text)[:40]}"
             raise InvalidDocumentError(problem, path=file.path, place=place, expected="a text")
-        return text
+        yield document_from(text, path=str(file.path), place=place)
+
+
+def _value(record: dict[str, Any], column: str, *, file: InputFile, place: str) -> Any:
+    if column not in record:
+        known = ", ".join(map(repr, record)) or "none"
+        problem = f"the object has no key {column!r}; it has {known}"
+        advice = "set source.column (and source.id_column)"
+        raise InvalidDocumentError(problem, path=file.path, place=place, advice=advice)
+    return record[column]
 
 
 def _parse(line: str, *, file: InputFile, place: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "pilot": "Rehearse a recipe: overfit, acceptance, stability, resume.",
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
+    "data": "Look at prepared datasets: documents, tokens, duplicates, what a run read.",
     "verify": "Rehash every byte of a run, a dataset or a checkpoint.",
     "repair": "Put right what a crash left in a run (says what it would do; --apply does it).",
     "diff": "Compare two runs: recipes, environments, data, results.",
@@ -31,7 +32,7 @@ COMMANDS: Final = {
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands live in modules of their own, each with one function `command`."""
+    """A group whose commands live in modules of their own, each with a function `command` or commands in `group`."""
 
     _is_listing = False
 
@@ -48,6 +49,8 @@ class LazyGroup(TyperGroup):
         if self._is_listing:
             return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name])
         module = importlib.import_module(f"ledger.cli.{cmd_name}")
+        if hasattr(module, "group"):
+            return get_command(module.group)  # type: ignore[return-value]
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(cmd_name)(module.command)
         return get_command(app)  # type: ignore[return-value]

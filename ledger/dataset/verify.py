@@ -6,7 +6,7 @@ Everything wrong is returned, each as a typed problem that names the file; the c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
@@ -16,7 +16,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.dataset.blocks import damaged_ranges
 from ledger.dataset.manifest import (
+    MAX_MANIFEST_BYTES,
     METADATA_NAME,
     NOTES_NAME,
     Split,
@@ -46,6 +48,7 @@ Progress = Callable[[int], None]
 """Told the number of bytes that were just read."""
 
 _CHUNK_TOKENS: Final = 2**22
+_SHOWN_RANGES: Final = 4
 _ADVICE: Final = "restore the file from where the dataset was prepared, or prepare the dataset again"
 
 
@@ -97,9 +100,10 @@ def verify_dataset(
     listed = listed_files(manifest)
     problems = list(_check_structure(directory, manifest=manifest))
     broken = {problem.file for problem in problems}
+    blocks = _read_blocks(directory)
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
         jobs = [
-            pool.submit(_verify_file, directory / name, sha256=sha256, progress=progress)
+            pool.submit(_verify_file, directory / name, sha256=sha256, blocks=blocks, progress=progress)
             for name, sha256 in listed.items()
             if name not in broken
         ]
@@ -154,7 +158,9 @@ def _check_structure(directory: Path, *, manifest: DatasetManifest) -> Iterator[
                 yield DatasetProblem(shard.ends.file, error)
 
 
-def _verify_file(path: Path, *, sha256: str, progress: Progress | None) -> DatasetProblem | None:
+def _verify_file(
+    path: Path, *, sha256: str, blocks: Mapping[str, Sequence[str]], progress: Progress | None
+) -> DatasetProblem | None:
     try:
         _, found = hash_file(path, progress=progress)
     except LedgerError as error:
@@ -162,7 +168,32 @@ def _verify_file(path: Path, *, sha256: str, progress: Progress | None) -> Datas
     if found == sha256:
         return None
     problem = f"its bytes changed: their SHA-256 is {found}"
-    return DatasetProblem(path.name, VerificationError(problem, path=path, expected=sha256, advice=_ADVICE))
+    place = _damaged_place(path, digests=blocks.get(path.name, ()))
+    changed = VerificationError(problem, path=path, place=place, expected=sha256, advice=_ADVICE)
+    return DatasetProblem(path.name, changed)
+
+
+def _damaged_place(path: Path, *, digests: Sequence[str]) -> str | None:
+    """Return where in a file damage lies, as far as the digests of its blocks tell."""
+    try:
+        ranges = damaged_ranges(path, digests=digests)
+        size = OS.stat(path).st_size
+    except LedgerError:
+        return None
+    if not ranges:
+        return None
+    shown = [f"{begin} to {min(end, size)}" for begin, end in ranges[:_SHOWN_RANGES]]
+    more = f" and {len(ranges) - _SHOWN_RANGES} more ranges" if len(ranges) > _SHOWN_RANGES else ""
+    return f"bytes {', '.join(shown)}{more}"
+
+
+def _read_blocks(directory: Path) -> Mapping[str, Sequence[str]]:
+    """Return the digests of blocks that the notes hold; nothing where there are no notes that can be read."""
+    try:
+        notes = read_document(directory / NOTES_NAME, PreparationNotes, max_bytes=MAX_MANIFEST_BYTES)
+    except LedgerError:
+        return {}
+    return notes.blocks
 
 
 def _check_all_ends(
@@ -193,7 +224,7 @@ def _check_notes(directory: Path, *, manifest: DatasetManifest) -> Iterator[Data
     if not path.exists() and not path.is_symlink():
         return
     try:
-        notes = read_document(path, PreparationNotes)
+        notes = read_document(path, PreparationNotes, max_bytes=MAX_MANIFEST_BYTES)
     except LedgerError as error:
         yield DatasetProblem(NOTES_NAME, error)
         return

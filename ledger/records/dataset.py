@@ -15,6 +15,7 @@ from ledger.records.base import Document, Record
 from ledger.records.fields import Count, Json, Name, NonNegative, Positive, Sha256, Text, Time
 
 __all__ = [
+    "BLOCK_BYTES",
     "ENDS_BYTES",
     "HEADER_BYTES",
     "TOKEN_BYTES",
@@ -22,6 +23,7 @@ __all__ = [
     "DatasetSource",
     "DatasetTokenizer",
     "EndsFile",
+    "LengthRule",
     "PreparationNotes",
     "PreparationPlan",
     "ShardEntry",
@@ -44,6 +46,9 @@ TOKEN_BYTES: Final[dict[TokenDtype, int]] = {"uint16": 2, "uint32": 4}
 
 ENDS_BYTES: Final = 8
 """Bytes of one document end."""
+
+BLOCK_BYTES: Final = 16 * 2**20
+"""Bytes of a block of a file, the last one shorter, whose digest tells where damage lies."""
 
 
 def token_dtype(vocabulary: int) -> TokenDtype:
@@ -105,14 +110,25 @@ class ShuffleRule(Record):
 
     seed: Count
     buffer: Positive = Field(description="Documents held; 1 keeps the source's order.")
+    buffer_bytes: Positive = Field(256 * 2**20, description="Bytes of text held, unless one has more.")
 
 
 class SplitRule(Record):
     """How a document is assigned to a split."""
 
-    rule: Literal["keyed-hash"] = Field(description="By the exact text: equal texts stay together.")
+    rule: Literal["keyed-hash", "given"] = Field(
+        description="keyed-hash: by the exact text, equal texts stay together; given: a source of its own."
+    )
     key: Text
     validation_fraction: NonNegative = Field(lt=1, description="Share of distinct texts; 0: no such split.")
+
+
+class LengthRule(Record):
+    """How long a document may be; nothing is ever cut."""
+
+    max_bytes: Positive | None = Field(None, description="Bytes of text; null: no limit.")
+    max_tokens: Positive | None = Field(None, description="Tokens, end-of-text included; null: no limit.")
+    overflow: Literal["error", "skip"] = Field("error", description="What a longer one is; skip: counted.")
 
 
 class PreparationPlan(Record):
@@ -125,6 +141,8 @@ class PreparationPlan(Record):
     validation_tokens: Positive | None = Field(description="Likewise for validation.")
     if_short: Literal["error", "accept"] = Field(description="What a source that runs out before that is.")
     shard_tokens: Positive = Field(description="Tokens of every shard of a split but its last.")
+    length: LengthRule = Field(LengthRule(), description="Documents that are too long.")
+    deduplicate: bool = Field(default=False, description="Whether later documents of equal text were left out.")
 
 
 class EndsFile(Record):
@@ -176,10 +194,16 @@ class DatasetManifest(Document):
     schema_name: Literal["ledger.dataset"] = Field("ledger.dataset", alias="schema")
     version: Literal[1] = 1
     source: DatasetSource
+    validation_source: DatasetSource | None = Field(
+        None, description="Where held-out text came from, if given."
+    )
     tokenizer: DatasetTokenizer
     preparation: PreparationPlan
     dtype: TokenDtype = Field(description="uint16 while the vocabulary fits, else uint32.")
-    left_out: dict[Name, Count] = Field(description="Documents read but not stored, by reason.")
+    left_out: dict[Name, Count] = Field(
+        description="Documents in front of the last stored one that were not: empty, too_long, duplicate."
+    )
+    shared: Count = Field(0, description="Training documents whose text a given validation source holds too.")
     splits: dict[Name, SplitInventory] = Field(min_length=1, description="train; validation if there is one.")
 
     @model_validator(mode="after")
@@ -212,6 +236,12 @@ class PreparationNotes(Document):
     seconds: NonNegative
     python: Text
     packages: dict[str, Text] = Field(description="Distribution name to version.")
-    engine: Name = Field(description="What ran the plan: embedded.")
+    engine: Name = Field(description="What ran the plan: embedded or ray.")
     workers: Positive = Field(description="Processes that tokenized.")
-    backend: Name = Field(description="The library that made the ids.")
+    backend: Name = Field(description="The library that made the ids: tokenizers or tiktoken.")
+    backend_reason: Text | None = Field(None, description="Why the fast one did not; null where it did.")
+    resumed_shards: Count = Field(0, description="Shards taken over from interrupted preparations.")
+    blocks: dict[Name, list[Sha256]] = Field(
+        default_factory=dict,
+        description="SHA-256 of every 16 MiB of each array file, to tell where damage lies.",
+    )

@@ -70,10 +70,10 @@ def test_resolve_prints_everything_that_decides_the_dataset(source):
     found = run("resolve", *settings(source), "--json")
     assert found.returncode == 0
     value = json.loads(found.stdout)
-    assert value["config"]["shuffle"] == {"seed": 0, "buffer": 20}
+    assert value["config"]["shuffle"] == {"seed": 0, "buffer": 20, "buffer_bytes": 2**28}
     assert value["classes"]["shuffle.seed"] == "identity"
     assert value["inputs"]["files"][0]["name"] == "corpus.jsonl"
-    assert value["parts"] == {"algorithm": 1}
+    assert value["parts"] == {"algorithm": 2}
 
 
 def test_a_resolved_configuration_loads_on_its_own(source, tmp_path):

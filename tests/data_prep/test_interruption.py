@@ -1,8 +1,10 @@
-"""Killed preparations: under the final name there is a whole dataset or none, and the next one cleans up."""
+"""Killed preparations: under the final name there is a whole dataset or none, and the next one goes on behind them."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,7 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from data_prep.journal import JOURNAL_NAME
 from data_prep.pipeline import prepare
 from data_prep.workspace import open_workspace
 from ledger.errors import LockedError, RefusedError, StorageError
@@ -26,8 +31,8 @@ def source(tmp_path):
     return write_jsonl(tmp_path / "corpus.jsonl", texts(250))
 
 
-def start(source: Path, output: Path) -> subprocess.Popen[bytes]:
-    sets = [part for text in overrides(source, **SLOW) for part in ("--set", text)]
+def start(source: Path, output: Path, **settings: object) -> subprocess.Popen[bytes]:
+    sets = [part for text in overrides(source, **SLOW, **settings) for part in ("--set", text)]
     config = output.parent / "empty.yaml"
     config.write_text("shard_tokens: 150\n")
     command = [sys.executable, "-P", "-m", "data_prep", "prepare", "--config", str(config), *sets]
@@ -53,29 +58,177 @@ def end(process: subprocess.Popen[bytes], number: int) -> int:
     return process.returncode
 
 
-@pytest.mark.parametrize("shards", [1, 12])
-def test_a_killed_preparation_leaves_no_dataset_and_the_next_one_makes_the_same(shards, source, tmp_path):
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "preparation.json"}
+
+
+def resumed_shards(directory: Path) -> int:
+    return json.loads((directory / "preparation.json").read_bytes())["resumed_shards"]
+
+
+def journaled(folder: Path) -> int:
+    """Return how many shards killed preparations of the folder noted."""
+    journals = [path / JOURNAL_NAME for path in temporaries(folder)]
+    return sum(journal.read_bytes().count(b"\n") - 1 for journal in journals if journal.exists())
+
+
+def test_a_killed_preparation_leaves_no_dataset_and_the_next_one_goes_on(source, tmp_path):
     (tmp_path / "work").mkdir()
     output = tmp_path / "work" / "data"
     process = start(source, output)
-    wait_for_shards(process, output.parent, shards)
+    wait_for_shards(process, output.parent, 12)
     assert end(process, signal.SIGKILL) == -signal.SIGKILL
     assert not output.exists()
-    assert len(temporaries(output.parent)) == 1
+    found = journaled(output.parent)
+    assert found >= 5
     prepared = prepare(configure(source, **SLOW), output=output)
+    assert resumed_shards(output) == found
     assert temporaries(output.parent) == []
     control = prepare(configure(source, **SLOW), output=tmp_path / "control")
     assert prepared.metadata_sha256 == control.metadata_sha256
+    assert files(output) == files(tmp_path / "control")
     assert prepare(configure(source, **SLOW), output=output).outcome == "reused"
 
 
-def test_sigterm_ends_with_its_code_and_leaves_nothing(source, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_kills_at_random_end_with_the_same_bytes(seed, workers, source, tmp_path):
+    """Real processes, killed again and again at random moments until one gets through."""
+    prepare(configure(source, **SLOW), output=tmp_path / "control")
+    (tmp_path / "work").mkdir()
+    output, draw = tmp_path / "work" / "data", random.Random(seed)
+    for _ in range(12):
+        process = start(source, output, workers=workers)
+        try:
+            process.communicate(timeout=draw.uniform(0.5, 6))
+        except subprocess.TimeoutExpired:
+            end(process, signal.SIGKILL)
+        assert process.returncode in {0, -signal.SIGKILL}
+        if process.returncode == 0:
+            break
+        assert not output.exists()
+    prepare(configure(source, **SLOW), output=output)
+    assert files(output) == files(tmp_path / "control")
+    assert temporaries(output.parent) == []
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Killer(FileSystem):
+    """Kills the process at its n-th file operation: from then on nothing is done, as far as any file can tell."""
+
+    def __init__(self, countdown: int) -> None:
+        self._countdown = countdown
+
+    def perform(self, operation, path, function, *arguments, **options):
+        self._countdown -= 1
+        if self._countdown > 0:
+            return super().perform(operation, path, function, *arguments, **options)
+        if operation == "close":  # the system does that for a process that is gone
+            function(*arguments, **options)
+        raise Killed
+
+
+MANY = {"shard_tokens": 60, "tokenizer__vocabulary": 270, "deduplicate": True, "limits__max_tokens": 60}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return a source and what an undisturbed preparation makes of it."""
+    folder = tmp_path_factory.mktemp("small")
+    source = write_jsonl(folder / "corpus.jsonl", texts(25) + texts(10))
+    config = configure(source, **MANY, limits__overflow="skip")
+    prepare(config, output=folder / "control")
+    return config, files(folder / "control")
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(countdowns=st.lists(st.integers(1, 420), min_size=1, max_size=3))
+def test_after_kills_at_any_file_operation_the_bytes_are_the_same(countdowns, small, tmp_path_factory):
+    config, control = small
+    output = tmp_path_factory.mktemp("killed") / "data"
+    for countdown in countdowns:
+        try:
+            prepare(config, output=output, fs=Killer(countdown))
+        except Killed:
+            assert not output.exists() or files(output) == control
+    prepare(config, output=output)
+    assert files(output) == control
+    assert [path.name for path in output.parent.iterdir()] == ["data"]
+
+
+def kill(config, output: Path, *, shards: int) -> Path:
+    """Kill a preparation once it has noted so many shards, and return the folder that it leaves."""
+    for countdown in range(40, 2_000, 10):
+        with pytest.raises(Killed):
+            prepare(config, output=output, fs=Killer(countdown))
+        if journaled(output.parent) >= shards:
+            return temporaries(output.parent)[0]
+    pytest.fail("it never gets that far")
+
+
+def test_what_is_complete_is_not_tokenized_again(small, tmp_path, monkeypatch):
+    config, control = small
+    kill(config, tmp_path / "data", shards=8)
+    found, encoded = journaled(tmp_path), []
+    monkeypatch.setattr(
+        "data_prep.encoding.Encoder._check", lambda _self, wide, **_: encoded.append(wide.size)
+    )
+    prepare(config, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") == found
+    assert files(tmp_path / "data") == control
+    assert sum(encoded) < sum(len(data) for name, data in control.items() if name.endswith("0.npy")) * 10
+
+
+@pytest.mark.parametrize("damage", ["a flipped byte", "a file that is gone", "ends that are gone"])
+def test_only_what_is_verified_is_taken_over(damage, small, tmp_path):
+    config, control = small
+    folder = kill(config, tmp_path / "data", shards=6)
+    before = journaled(tmp_path)
+    path = folder / ("train-00001.ends.npy" if damage == "ends that are gone" else "train-00001.npy")
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "a flipped byte":
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    prepare(config, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") < before - 2
+    assert files(tmp_path / "data") == control
+
+
+def test_a_torn_journal_counts_up_to_the_tear(small, tmp_path):
+    config, control = small
+    folder = kill(config, tmp_path / "data", shards=6)
+    before = journaled(tmp_path)
+    journal = folder / JOURNAL_NAME
+    journal.write_bytes(journal.read_bytes()[:-40])
+    prepare(config, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") == before - 1
+    assert files(tmp_path / "data") == control
+
+
+def test_nothing_of_another_plan_is_taken_over(small, tmp_path):
+    config, _ = small
+    kill(config, tmp_path / "data", shards=6)
+    other = config.model_copy(update={"shard_tokens": 61})
+    prepare(other, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") == 0
+    assert temporaries(tmp_path) == []
+
+
+def test_sigterm_ends_with_its_code_and_keeps_what_is_complete(source, tmp_path):
     (tmp_path / "work").mkdir()
     output = tmp_path / "work" / "data"
     process = start(source, output)
     wait_for_shards(process, output.parent, 3)
     assert end(process, signal.SIGTERM) == 143
-    assert [path.name for path in output.parent.iterdir()] == ["empty.yaml"]
+    assert not output.exists()
+    found = journaled(output.parent)
+    assert found >= 1
+    prepare(configure(source, **SLOW), output=output)
+    assert resumed_shards(output) == found
 
 
 def test_a_second_preparation_of_the_same_dataset_is_refused_while_the_first_runs(source, tmp_path):
@@ -147,6 +300,17 @@ def test_a_refusal_of_the_system_is_clear_and_leaves_nothing(operation, count, s
     with pytest.raises(StorageError, match="No space left"):
         prepare(configure(source), output=tmp_path / "data", fs=FullDisk(operation, count))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl"]
+
+
+def test_a_full_disk_keeps_complete_shards_for_when_there_is_room(small, tmp_path):
+    config, control = small
+    with pytest.raises(StorageError, match="No space left"):
+        prepare(config, output=tmp_path / "data", fs=FullDisk("write", 30))
+    found = journaled(tmp_path)
+    assert found > 3
+    prepare(config, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") == found
+    assert files(tmp_path / "data") == control
 
 
 def test_a_dataset_that_appears_meanwhile_is_not_replaced(tmp_path):

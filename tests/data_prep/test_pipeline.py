@@ -91,7 +91,7 @@ def test_the_bytes_do_not_depend_on_how_many_documents_are_tokenized_at_once(
     batch, source, tmp_path, monkeypatch
 ):
     prepare(configure(source, train_tokens=1_500), output=tmp_path / "one")
-    monkeypatch.setattr("data_prep.stream._BATCH_DOCUMENTS", batch)
+    monkeypatch.setattr("data_prep.stream.BATCH_DOCUMENTS", batch)
     prepare(configure(source, train_tokens=1_500), output=tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
 

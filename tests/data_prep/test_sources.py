@@ -177,4 +177,4 @@ def test_python_without_topics_says_so(tmp_path):
 def test_documents_know_their_size_and_place(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "é"}))
     (document,) = JsonlFiles([str(tmp_path / "a.jsonl")], column="text").documents()
-    assert document == Document("é", str(tmp_path / "a.jsonl"), "line 1", 2)
+    assert document == Document("é".encode(), str(tmp_path / "a.jsonl"), "line 1")

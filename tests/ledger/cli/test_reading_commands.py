@@ -28,6 +28,7 @@ READING: dict[str, list[str]] = {
     "reconcile": ["reconcile", "RUN", "--rehash"],
     "compare": ["reconcile", "RUN", "--control", "RUN"],
     "verify": ["verify", "RUN"],
+    "data": ["data", "show", "RUN"],
     "diff": ["diff", "RUN", "RUN"],
     "repair": ["repair", "RUN"],
     "explain": ["explain", "LG306"],

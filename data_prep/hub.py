@@ -1,0 +1,137 @@
+"""Fetches pinned files with `huggingface_hub`; no other module loads it.
+
+A revision is resolved to a commit before anything is fetched. What is in the library's cache is used without a
+network; what is not there and cannot be fetched is an error that says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ledger.errors import ConfigError, EvidenceMissingError
+
+__all__ = ["PinnedRepository", "RepositoryKind", "fetch", "pin"]
+
+RepositoryKind = Literal["dataset", "model"]
+
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PinnedRepository:
+    """A repository at one commit."""
+
+    kind: RepositoryKind
+    id: str
+    requested_revision: str
+    commit: str
+
+
+def pin(kind: RepositoryKind, identifier: str, *, revision: str) -> PinnedRepository:
+    """Resolve a revision to its commit: with the network, or from the cache without it.
+
+    Raises:
+        ConfigError: there is no such repository or revision, or it is not open to this user.
+        EvidenceMissingError: there is neither a network nor a commit of that name in the cache.
+    """
+    if _COMMIT.fullmatch(revision):
+        return PinnedRepository(kind, identifier, revision, revision)
+    library = _require_library()
+    try:
+        info = library.HfApi().repo_info(identifier, revision=revision, repo_type=kind)
+    except (library.errors.RepositoryNotFoundError, library.errors.RevisionNotFoundError) as error:
+        problem = (
+            f"there is no {kind} {identifier!r} with the revision {revision!r}, or it is not open to you"
+        )
+        raise ConfigError(problem, advice="check the id and the revision, and HF_TOKEN") from error
+    except library.errors.HFValidationError as error:
+        raise ConfigError(f"{identifier!r} cannot be the id of a {kind}: {error}") from error
+    except Exception as error:  # no network shows in many ways
+        commit = _cached_commit(library, kind, identifier, revision=revision)
+        if commit is None:
+            raise _unreachable(kind, identifier, error) from error
+        _LOG.warning("%s: no network; %r is the commit %s of the cache", identifier, revision, commit)
+        return PinnedRepository(kind, identifier, revision, commit)
+    return PinnedRepository(kind, identifier, revision, str(info.sha))
+
+
+def fetch(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return every file that a pattern matches, by its name in the repository, fetching what the cache lacks.
+
+    Raises:
+        ConfigError: no file matches, or there is no such commit.
+        EvidenceMissingError: files are not in the cache and cannot be fetched.
+    """
+    library = _require_library()
+    try:
+        folder = _snapshot(library, repository, patterns=patterns)
+    except library.errors.RepositoryNotFoundError as error:
+        problem = f"there is no {repository.kind} {repository.id!r} at {repository.commit}"
+        raise ConfigError(problem, advice="check the id, the revision, and HF_TOKEN") from error
+    except Exception as error:  # as in `pin`
+        raise _unreachable(repository.kind, repository.id, error) from error
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    names = list(library.utils.filter_repo_objects(found, allow_patterns=list(patterns)))
+    if not names:
+        problem = f"no file of {repository.id!r} at {repository.commit} matches {', '.join(patterns)}"
+        raise ConfigError(problem, advice="check source.files")
+    return [(name, folder / name) for name in names]
+
+
+def _snapshot(library: Any, repository: PinnedRepository, *, patterns: Sequence[str]) -> Path:
+    """Return the folder of the commit; without a network the library checks that what matches is all there."""
+    options = {
+        "repo_type": repository.kind,
+        "revision": repository.commit,
+        "allow_patterns": list(patterns),
+        "tqdm_class": _silent(),
+    }
+    return Path(library.snapshot_download(repository.id, **options))
+
+
+def _cached_commit(library: Any, kind: RepositoryKind, identifier: str, *, revision: str) -> str | None:
+    """Return the commit that the cache remembers for a branch or tag."""
+    folder = f"{kind}s--{identifier.replace('/', '--')}"
+    path = Path(library.constants.HF_HUB_CACHE) / folder / "refs" / revision
+    try:
+        commit = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError):
+        return None
+    return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _unreachable(kind: str, identifier: str, error: Exception) -> EvidenceMissingError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    problem = f"the {kind} {identifier!r} is not (completely) in the cache and could not be fetched: {reason}"
+    advice = "check the network and HF_HUB_OFFLINE, or fetch it where there is one and copy the cache"
+    return EvidenceMissingError(problem, advice=advice)
+
+
+def _silent() -> Any:
+    """Return a progress bar that shows nothing: the preparation shows its own."""
+    bars = importlib.import_module("tqdm")
+    return type("SilentBar", (bars.tqdm,), {"__init__": _init_silent})
+
+
+def _init_silent(bar: Any, *arguments: Any, **options: Any) -> None:
+    options.pop("name", None)
+    super(type(bar), bar).__init__(*arguments, **(options | {"disable": True}))
+
+
+def _require_library() -> Any:
+    """Load the optional library; this is the one place that does."""
+    try:
+        library = importlib.import_module("huggingface_hub")
+    except ModuleNotFoundError as error:
+        problem = "reading from the hub takes the library `huggingface_hub`, which is not installed"
+        raise EvidenceMissingError(problem, advice="pip install 'pilot-ledger[data]'") from error
+    for name in ("constants", "errors", "utils"):
+        importlib.import_module(f"huggingface_hub.{name}")
+    return library
