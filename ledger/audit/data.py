@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ledger.audit.corpus import Corpus, RunReader
 from ledger.audit.recurrence import branch_batches
 from ledger.audit.stream import Checker, Stream
+from ledger.audit.track import Track
 from ledger.dataset.leakage import find_shared_documents
 from ledger.dataset.manifest import Dataset, listed_files
 from ledger.dataset.verify import DatasetProblem, check_tokens, verify_dataset
@@ -145,7 +146,7 @@ def _token_problems(dataset: Dataset) -> Iterator[DatasetProblem]:
 
 
 class BatchChecker(Checker):
-    """LG506: the batches logged are the data there is."""
+    """LG506: the batches logged are the data there is; where all are read again, LG215: so are the loss tokens."""
 
     rules: ClassVar[tuple[str, ...]] = ("LG506",)
 
@@ -175,11 +176,30 @@ class BatchChecker(Checker):
                 "LG506 all", f"{SAMPLED_BATCHES} of {batches.size} microbatches were read again"
             )
             chosen = np.linspace(0, batches.size - 1, SAMPLED_BATCHES).astype(int).tolist()
-        self._compare(reader, batches, chosen)
+        loss_tokens = self._compare(reader, batches, chosen)
         reader.close()
+        if self._rehash and first.masks and loss_tokens is not None:
+            self._check_loss_tokens(loss_tokens, first, microbatches=batches.size)
 
-    def _compare(self, reader: RunReader, batches: NDArray[np.uint64], chosen: range | list[int]) -> None:
-        differing = 0
+    def _check_loss_tokens(self, expected: int, first: Track, *, microbatches: int) -> None:
+        """Compare the positions that counted with the document ends in what was read."""
+        branch = self.stream.history.branch_counters()
+        found = branch.loss_tokens - first.start.loss_tokens
+        is_all = branch.microbatches - first.start.microbatches == microbatches
+        if is_all and found != expected:
+            self.findings.add(
+                "LG215",
+                f"{found} tokens counted in the loss, but the documents in the {microbatches} microbatches of "
+                f"the branch leave {expected}",
+                where=LOG,
+                evidence={"found": found, "expected": expected},
+            )
+
+    def _compare(
+        self, reader: RunReader, batches: NDArray[np.uint64], chosen: range | list[int]
+    ) -> int | None:
+        """Report microbatches that differ; return the loss tokens of those read, None where any differs."""
+        differing, loss_tokens = 0, 0
         for index in chosen:
             batch = reader.read(index)
             if isinstance(batch, LedgerError):
@@ -187,6 +207,7 @@ class BatchChecker(Checker):
             else:
                 found, logged = batch.digest.hex()[:16], f"{int(batches[index]):016x}"
                 if found == logged:
+                    loss_tokens += batch.loss_tokens
                     continue
                 at = batch.position
                 problem = (
@@ -202,3 +223,4 @@ class BatchChecker(Checker):
                 f"{differing} of the {len(chosen)} microbatches that were read again are not those logged",
                 where=LOG,
             )
+        return None if differing else loss_tokens

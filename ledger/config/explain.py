@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import types
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -218,7 +219,9 @@ def _holds_items(annotation: Any) -> bool:
 
 def _item(annotation: Any) -> Any:
     """Return the type of what a list, tuple or mapping of this type holds; None if it is none of these."""
-    origin = getattr(annotation, "__origin__", None)
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        return next((item for member in get_args(annotation) if (item := _item(member)) is not None), None)
     if origin in (list, tuple, set, frozenset):
         return get_args(annotation)[0]
     if origin is dict:

@@ -83,6 +83,8 @@ class ToyLoop:
     weight: float = 1.0
     draws: int = 0
     position: Position = field(default_factory=lambda: Position(0, 0))
+    loss_tokens: int | None = None
+    """Positions of the last microbatch that count in the loss; None: all."""
 
     def capture(self) -> LiveState:
         """Return the live state as the recorder asks for it."""
@@ -260,7 +262,9 @@ def consume(recorder: RunRecorder, loop: ToyLoop) -> bytes:
     """Draw one microbatch, report it and return its digest."""
     with recorder.phase("data"):
         digest, cursor = loop.draw()
-    recorder.microbatch(tokens=TOKENS_PER_MICROBATCH, digest=digest, cursor=cursor)
+    recorder.microbatch(
+        tokens=TOKENS_PER_MICROBATCH, loss_tokens=loop.loss_tokens, digest=digest, cursor=cursor
+    )
     return digest
 
 

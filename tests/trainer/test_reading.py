@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from ledger.audit import reconcile
+from ledger.config import leaf_classes, load_config
 from ledger.dataset.background import BackgroundVerification
 from ledger.dataset.packing import DocumentLayout
-from ledger.errors import RefusedError, VerificationError
+from ledger.errors import ConfigError, RefusedError, VerificationError
 from ledger.records.events import DataVerified, SessionEnd, Train
 from tests.ledger.dataset.builders import build_dataset, documents
 from tests.trainer.records import assert_same_training, events
@@ -22,6 +23,7 @@ from trainer.data import IGNORED, TrainingData, counted_targets
 from trainer.model.decoder import Decoder
 from trainer.sources import open_sources
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 VOCABULARY = 64
 SHUFFLE = {"shuffle": {"group_shards": 2, "seed": 1}}
 
@@ -254,3 +256,34 @@ def test_without_it_nothing_is_hashed(books):
     data.begin_verification()
     assert data.verified() == []
     data.close()
+
+
+# The configuration.
+
+
+MIX = "data.sources.web={path: web, weight: 2}"
+
+
+def test_each_leaf_of_a_source_has_its_own_class():
+    config = load_config([CONFIGS / "tiny.yaml"], [MIX], model=TrainerConfig)
+    classes = leaf_classes(config)
+    assert classes["data.sources.web.path"] == "volatile"
+    assert classes["data.sources.web.weight"] == "identity"
+    assert "data.sources" not in classes
+    assert (
+        leaf_classes(load_config([CONFIGS / "tiny.yaml"], model=TrainerConfig))["data.sources"] == "identity"
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.sources.web.wieght=2", r"data\.sources\.web\.wieght.*data\.sources\.web\.weight"),
+        ("data.sources.web.weight=0", r"data\.sources\.web\.weight is 0"),
+        ("data.shuffle.group=2", r"data\.shuffle\.group"),
+        ("data.packing=docs", r"data\.packing.*'documents'"),
+    ],
+)
+def test_a_mistake_in_a_source_is_named_by_its_place(override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config([CONFIGS / "tiny.yaml"], [MIX, override], model=TrainerConfig)

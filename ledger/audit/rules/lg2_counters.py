@@ -141,9 +141,10 @@ COUNTER_RULES: Final = (
         id="LG215",
         title="loss tokens and clipping are consistent",
         severities=("error",),
-        meaning="loss_tokens ≤ tokens_seen (equal where the recipe states `data.loss_mask` as null, false "
-        "or none); clipped ≤ updates; clipped > 0 if and only if the greatest norm exceeds the recipe's "
-        "limit.",
+        meaning="loss_tokens ≤ tokens_seen (equal where the recipe states `data.packing` as stream, or "
+        "`data.loss_mask` as null, false or none; with `data.packing` as documents and --rehash, what the "
+        "document ends in the data leave); clipped ≤ updates; clipped > 0 if and only if the greatest norm "
+        "exceeds the recipe's limit.",
         causes="Norms logged after clipping; masked positions counted; clipping counted by another number "
         "than the one logged.",
         advice="Log the norm before clipping and count with the same number.",

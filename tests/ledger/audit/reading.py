@@ -64,6 +64,7 @@ class DataLoop(ToyLoop):
         """Return the next microbatch's digest and the cursor behind it."""
         batch = self.read()
         self.draws += 1
+        self.loss_tokens = batch.loss_tokens
         return batch.digest, batch.cursor
 
     def read(self) -> Microbatch:
@@ -165,9 +166,14 @@ def shuffled(run_dir: Path) -> None:
     run_on(run_dir, one_source(run_dir, TEXTS, shuffle={"group_shards": 2, "seed": 3}))
 
 
+def packed(run_dir: Path) -> None:
+    """Leaves the first token of each document out of the loss."""
+    run_on(run_dir, one_source(run_dir, TEXTS, packing="documents"))
+
+
 def mixed(run_dir: Path) -> None:
     """Reads two sources, one of them shuffled like the other, for several epochs of each."""
     run_on(run_dir, two_sources(run_dir, shuffle={"group_shards": 2, "seed": 3}), target_step=20)
 
 
-READING = {make.__name__: make for make in (on_dataset, on_duplicates, shuffled, mixed)}
+READING = {make.__name__: make for make in (on_dataset, on_duplicates, shuffled, packed, mixed)}

@@ -247,6 +247,21 @@ def test_a_fault_of_the_loader_is_found(fault: Fault, tmp_path: Path):
     assert verdict.verdict == "failed"
 
 
+def test_a_jump_is_found_without_the_data_too(tmp_path: Path):
+    fault = Fault(loop=SkipsOneTooFew, rules="LG210")
+    train(tmp_path / "run", fault, loop=fault.loop)
+    verdict = reconcile(tmp_path / "run", data=tmp_path / "nowhere")
+    assert "LG210" in {finding.rule for finding in verdict.findings}
+
+
+@pytest.mark.parametrize("data", [sequential, shuffled, two_sources], ids=lambda data: data.__name__)
+def test_a_loader_without_a_fault_is_silent_without_the_data_too(data, tmp_path: Path):
+    train(tmp_path / "run", Fault(loop=DataLoop, rules="", data=data), loop=DataLoop)
+    verdict = reconcile(tmp_path / "run", data=tmp_path / "nowhere")
+    assert verdict.findings == []
+    assert {"LG502", "LG503", "LG504", "LG506"} <= verdict.not_checked.keys()
+
+
 @pytest.mark.parametrize("data", [sequential, shuffled, two_sources], ids=lambda data: data.__name__)
 @pytest.mark.parametrize("kills", [(), (8,), (14,), (26,), (8, 8)], ids=str)
 def test_a_loader_without_a_fault_is_silent(data, kills, tmp_path: Path):

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
-from tests.ledger.audit.editing import Events, of_kind, renumber
+from tests.ledger.audit.cases.base import OTHER, case, edited, later, note_behind
+from tests.ledger.audit.editing import Events, edit, of_kind, renumber
 from tests.ledger.audit.reading import TEXTS, one_source, run_on
 
 
@@ -53,6 +53,19 @@ def the_other_source_of_a_mix_moves(events: Events) -> None:
                 length = {"books": 64, "web": 64}[source]
                 at = position["epoch"] * length + position["offset"] + step
                 position["epoch"], position["offset"] = divmod(at, length)
+
+
+@case("LG215", "packed", rehash=True)
+def a_position_counts_that_lies_across_an_end(run: Path) -> None:
+    def change(events: Events) -> None:
+        train = of_kind(events, "train")[-1]
+        train["window"]["loss_tokens"] += 1
+        for event in later(events, train):
+            event["loss_tokens"] += 1
+            if event["event"] == "checkpoint":
+                event["at"]["loss_tokens"] += 1
+
+    edit(run, change)
 
 
 @edited("LG211", "shuffled", companions="LG506")
