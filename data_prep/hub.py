@@ -10,6 +10,7 @@ import importlib
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -82,6 +83,7 @@ def fetch(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[tupl
     if not names:
         problem = f"no file of {repository.id!r} at {repository.commit} matches {', '.join(patterns)}"
         raise ConfigError(problem, advice="check source.files")
+    _remember(library, repository)
     return [(name, folder / name) for name in names]
 
 
@@ -96,12 +98,25 @@ def _snapshot(library: Any, repository: PinnedRepository, *, patterns: Sequence[
     return Path(library.snapshot_download(repository.id, **options))
 
 
+def _remember(library: Any, repository: PinnedRepository) -> None:
+    """Note in the cache, as the library does, which commit a branch or tag stood for."""
+    if repository.requested_revision == repository.commit:
+        return
+    path = _reference(library, repository.kind, repository.id, revision=repository.requested_revision)
+    with suppress(OSError):  # a cache that cannot be written serves as well while there is a network
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(repository.commit, encoding="ascii")
+
+
+def _reference(library: Any, kind: RepositoryKind, identifier: str, *, revision: str) -> Path:
+    folder = f"{kind}s--{identifier.replace('/', '--')}"
+    return Path(library.constants.HF_HUB_CACHE) / folder / "refs" / revision
+
+
 def _cached_commit(library: Any, kind: RepositoryKind, identifier: str, *, revision: str) -> str | None:
     """Return the commit that the cache remembers for a branch or tag."""
-    folder = f"{kind}s--{identifier.replace('/', '--')}"
-    path = Path(library.constants.HF_HUB_CACHE) / folder / "refs" / revision
     try:
-        commit = path.read_text(encoding="ascii").strip()
+        commit = _reference(library, kind, identifier, revision=revision).read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):
         return None
     return commit if _COMMIT.fullmatch(commit) else None

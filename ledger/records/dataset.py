@@ -142,7 +142,9 @@ class PreparationPlan(Record):
     if_short: Literal["error", "accept"] = Field(description="What a source that runs out before that is.")
     shard_tokens: Positive = Field(description="Tokens of every shard of a split but its last.")
     length: LengthRule = Field(LengthRule(), description="Documents that are too long.")
-    deduplicate: bool = Field(default=False, description="Whether later documents of equal text were left out.")
+    deduplicate: bool = Field(
+        default=False, description="Whether later documents of equal text were left out."
+    )
 
 
 class EndsFile(Record):
