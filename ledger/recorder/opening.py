@@ -95,7 +95,15 @@ def acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
             expected="a folder in which they differ",
             advice="keep runs on a case-sensitive file system",
         )
-    return RunLock(run_dir, clock=clock, fs=fs)
+    is_new = not fs.exists(run_dir / LOCK)
+    lock = RunLock(run_dir, clock=clock, fs=fs)
+    if is_new:  # by it a power cut among the first writes leaves what an audit knows as a run
+        try:
+            fs.sync_directory(run_dir)
+        except BaseException:
+            lock.close()
+            raise
+    return lock
 
 
 def open_run(run_dir: Path, *, trusts_run_document: bool = True, fs: FileSystem = OS) -> OpenedRun:
