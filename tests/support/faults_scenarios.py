@@ -330,8 +330,9 @@ def _look_again(place: Path, fs: FileSystem) -> None:
 
 
 def _keep_verdict_again(place: Path, fs: FileSystem) -> None:
+    verdict = reconcile(place / "run", rehash=True)
     with diverted(fs):
-        write_verdict(place / "run", reconcile(place / "run", rehash=True))
+        write_verdict(place / "run", verdict)
 
 
 def corpus(place: Path) -> None:
