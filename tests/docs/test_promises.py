@@ -44,3 +44,11 @@ def test_every_promise_names_a_test():
 def test_every_item_of_a_list_is_read_as_a_test():
     items = re.findall(r"^- .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert [item for item in items if not NAMED.fullmatch(item)] == []
+
+
+def test_the_readme_states_each_promise_with_a_test_that_exists():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## What it promises")[1].split("\n## ")[0]
+    files = re.findall(r"`(tests/[\w/]+\.py)`", section)
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert section.count("\n|") == 2 + 8
