@@ -20,6 +20,7 @@ from ledger.records.fields import Json
 __all__ = ["Corpus", "RunReader", "epoch_tokens"]
 
 TRAIN: Final = "train"
+HELD_OUT: Final = "validation"
 
 
 class Corpus:
@@ -34,6 +35,8 @@ class Corpus:
         self.datasets: dict[str, Dataset] = {}
         """Source name to its dataset; empty unless all of them are the run's."""
         self.is_mix = False
+        self.held_out: Dataset | None = None
+        """The dataset whose held-out text a mix is measured on, where it lies where the recipe says."""
         self.path = given
         """Where the data lies, or the first place where something is wrong with it."""
         self.error: LedgerError | None = None
@@ -63,6 +66,7 @@ class Corpus:
         found = mix_sha256(identities) if _sources_in(track) else next(iter(identities.values()))
         if found == track.start.data.train:
             self.datasets, self.is_mix = opened, bool(_sources_in(track))
+            self.held_out = _held_out(track) if self.is_mix else None
         else:
             self.other_sha256 = found
 
@@ -172,6 +176,18 @@ def _sources_in(track: Track) -> Mapping[str, Json]:
     data = track.config.get("data")
     sources = data.get("sources") if isinstance(data, Mapping) else None
     return sources if isinstance(sources, Mapping) else {}
+
+
+def _held_out(track: Track) -> Dataset | None:
+    data = None if track.sections is None else track.sections.data
+    if data is None or data.path is None or not os.path.lexists(Path(data.path) / METADATA_NAME):
+        return None
+    try:
+        dataset = open_dataset(data.path)
+    except LedgerError:
+        return None
+    is_the_run_s = dataset.metadata_sha256 == track.start.data.validation
+    return dataset if is_the_run_s and HELD_OUT in dataset.manifest.splits else None
 
 
 def _geometry_of(track: Track) -> Geometry | None:

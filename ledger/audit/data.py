@@ -12,7 +12,7 @@ from ledger.audit.corpus import Corpus, RunReader
 from ledger.audit.recurrence import branch_batches
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
-from ledger.dataset.leakage import find_shared_documents
+from ledger.dataset.leakage import find_held_out_documents, find_shared_documents
 from ledger.dataset.manifest import Dataset, listed_files
 from ledger.dataset.verify import DatasetProblem, check_tokens, verify_dataset
 from ledger.errors import LedgerError, VerificationError
@@ -86,7 +86,10 @@ class DataChecker(Checker):
             )
             self.findings.skip("LG504", "tokens were not read; use --rehash")
             return
-        for dataset in corpus.datasets.values():
+        datasets = [*corpus.datasets.values()]
+        if corpus.held_out is not None:
+            datasets.append(corpus.held_out)
+        for dataset in {dataset.metadata_sha256: dataset for dataset in datasets}.values():
             self._verify(dataset)
 
     def _skip_bytes(self, absence: str) -> None:
@@ -129,7 +132,7 @@ class DataChecker(Checker):
             if any(problem.severity == "error" for problem in problems):
                 self.findings.skip("LG504", "the dataset's files are not what its manifest says")
                 return
-            for problem in _token_problems(dataset):
+            for problem in _token_problems(dataset, self._corpus.held_out):
                 self._add("LG504", problem, where=where)
         except LedgerError as error:
             self.findings.add("LG502", str(error), where=where)
@@ -140,9 +143,11 @@ class DataChecker(Checker):
         )
 
 
-def _token_problems(dataset: Dataset) -> Iterator[DatasetProblem]:
+def _token_problems(dataset: Dataset, held_out: Dataset | None) -> Iterator[DatasetProblem]:
     yield from check_tokens(dataset.directory)
     yield from find_shared_documents(dataset)
+    if held_out is not None and held_out.metadata_sha256 != dataset.metadata_sha256:
+        yield from find_held_out_documents(dataset, held_out=held_out)
 
 
 class BatchChecker(Checker):

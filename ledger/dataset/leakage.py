@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from ledger.dataset.manifest import Dataset, Split
 from ledger.dataset.verify import DatasetProblem
 from ledger.errors import InvalidDocumentError
 
-__all__ = ["document_digests", "find_shared_documents"]
+__all__ = ["document_digests", "find_held_out_documents", "find_shared_documents"]
 
 _DIGEST_BYTES: Final = 16
 _BLOCK_TOKENS: Final = 2**22
+_HELD_OUT: Final = "validation"
 _KEYED_SPLIT: Final = "keyed-hash"
 
 
@@ -33,6 +34,7 @@ def find_shared_documents(dataset: Dataset) -> Iterator[DatasetProblem]:
         LedgerError: the shards cannot be read.
     """
     names = sorted(dataset.manifest.splits, key=lambda name: dataset.manifest.splits[name].documents)
+    is_ours = dataset.manifest.preparation.split.rule == _KEYED_SPLIT
     known: dict[bytes, tuple[str, int]] = {}
     for name in names:
         split = dataset.split(name)
@@ -44,7 +46,26 @@ def find_shared_documents(dataset: Dataset) -> Iterator[DatasetProblem]:
             elif other is None and name != names[-1]:
                 known[digest] = (name, number)
         for other_name, found in shared.items():
-            yield _problem(dataset, split, other_name, found)
+            yield _problem(split, other_name, found, severity="error" if is_ours else "warning")
+
+
+def find_held_out_documents(dataset: Dataset, *, held_out: Dataset) -> Iterator[DatasetProblem]:
+    """Yield a warning where a dataset trains on documents that another one holds out; memory is that of the latter.
+
+    Raises:
+        LedgerError: the shards cannot be read.
+    """
+    known: dict[bytes, int] = {}
+    for number, digest in enumerate(document_digests(held_out.split(_HELD_OUT))):
+        known.setdefault(digest, number)
+    split, shared = dataset.split("train"), _Shared(0, 0)
+    for number, digest in enumerate(document_digests(split)):
+        other = known.get(digest)
+        if other is not None:
+            shared = shared if shared.count else _Shared(number, other)
+            shared.count += 1
+    if shared.count:
+        yield _problem(split, f"{_HELD_OUT} of {held_out.directory.name}", shared, severity="warning")
 
 
 def document_digests(split: Split) -> Iterator[bytes]:
@@ -82,15 +103,16 @@ class _Shared:
     count: int = 0
 
 
-def _problem(dataset: Dataset, split: Split, other: str, shared: _Shared) -> DatasetProblem:
+def _problem(
+    split: Split, other: str, shared: _Shared, *, severity: Literal["error", "warning"]
+) -> DatasetProblem:
     file = split.inventory.shards[0].file
     error = InvalidDocumentError(
         f"{shared.count} documents have a text that {other} holds, too: document {shared.number} is document "
         f"{shared.other_number} there",
-        path=dataset.directory / file,
+        path=split.directory / file,
         place=f"split {split.name}",
         expected="equal texts in one split",
         advice="prepare the dataset again, so that what is held out is not trained on",
     )
-    is_ours = dataset.manifest.preparation.split.rule == _KEYED_SPLIT
-    return DatasetProblem(file, error, "error" if is_ours else "warning")
+    return DatasetProblem(file, error, severity)

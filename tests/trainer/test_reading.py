@@ -108,6 +108,18 @@ def test_the_account_tells_what_each_source_gave(books, web, tmp_path):
     assert all(found["distinct_tokens"] <= found["epoch_tokens"] for found in coverage.values())
 
 
+def test_a_mix_that_trains_on_what_is_held_out_is_warned_of(books, tmp_path):
+    leaking = build_dataset(
+        tmp_path / "web", splits={"train": [[9, 9, 9, 0]] * 20}, vocabulary=VOCABULARY
+    ).directory
+    sources = {"books": {"path": str(books), "weight": 2}, "web": {"path": str(leaking), "weight": 1}}
+    train(small(books, {"sources": sources}), tmp_path / "run")
+    verdict = reconcile(tmp_path / "run", rehash=True)
+    warned = [found for found in verdict.findings if found.severity == "warning" and found.rule == "LG504"]
+    assert len(warned) == 1
+    assert "20 documents" in warned[0].message
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

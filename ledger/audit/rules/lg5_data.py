@@ -46,7 +46,8 @@ DATA_RULES: Final = (
         meaning="With --rehash: every token id lies below the vocabulary, the end-of-text token stands at the "
         "end of each document and nowhere else, and no text lies in two splits of a dataset (documents are "
         "compared by their token ids). Where the validation text was given rather than split off by the "
-        "key, a shared text is counted and is a warning.",
+        "key, a shared text is counted and is a warning; so is one that a source of a mix trains on and "
+        "another dataset holds out.",
         causes="Another tokenizer or a cast to a smaller type; a literal end-of-text token inside a text; "
         "splitting by position in a corpus with duplicates.",
         advice="Prepare the dataset again. A loss on held-out text that was also trained on says little.",

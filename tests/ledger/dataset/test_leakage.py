@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from ledger.dataset import leakage
-from ledger.dataset.leakage import document_digests, find_shared_documents
+from ledger.dataset.leakage import document_digests, find_held_out_documents, find_shared_documents
 from tests.ledger.dataset.builders import EOS, build_dataset, documents
 
 SECRET = [7, 8, 9, EOS]
@@ -42,3 +42,16 @@ def test_a_text_in_two_splits_is_one_problem_with_its_number_and_the_first_place
 def test_a_beginning_or_an_end_of_a_text_is_another_text(tmp_path):
     splits = {"train": [[7, 8, 9, 10, EOS], [8, 9, EOS]], "validation": [SECRET]}
     assert list(find_shared_documents(build_dataset(tmp_path / "data", splits=splits))) == []
+
+
+def test_what_another_dataset_holds_out_is_a_warning_with_its_number(tmp_path):
+    held_out = build_dataset(
+        tmp_path / "books", splits={"train": [[1, EOS]], "validation": [[2, EOS], SECRET]}
+    )
+    clean = build_dataset(tmp_path / "clean", splits={"train": documents(9)})
+    leaking = build_dataset(tmp_path / "web", splits={"train": [*documents(9), SECRET, [3, EOS], SECRET]})
+    assert list(find_held_out_documents(clean, held_out=held_out)) == []
+    (problem,) = find_held_out_documents(leaking, held_out=held_out)
+    assert problem.severity == "warning"
+    assert "2 documents have a text that validation of books holds" in str(problem)
+    assert "document 9 is document 1 there" in str(problem)
