@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from ledger.errors import (
     VerificationError,
 )
 from tests.data_prep.corpus import EOS, configure, texts, write_jsonl
+from tests.data_prep.reading import stored
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -33,19 +32,6 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 @pytest.fixture
 def source(tmp_path):
     return write_jsonl(tmp_path / "corpus.jsonl", texts(120))
-
-
-def stored(directory: Path, split: str) -> list[str]:
-    """Decode every document of a split."""
-    dataset = open_dataset(directory)
-    library = importlib.import_module("tokenizers")
-    tokenizer = library.Tokenizer.from_file(str(dataset.tokenizer_path))
-    reader = dataset.split(split)
-    ends = [0, *reader.document_ends().astype(int).tolist()]
-    stream = reader.read(0, count=reader.tokens).tolist()
-    documents = [stream[start:end] for start, end in pairwise(ends)]
-    assert all(ids[-1] == dataset.manifest.tokenizer.eos_id for ids in documents)
-    return [tokenizer.decode(ids[:-1], skip_special_tokens=False) for ids in documents]
 
 
 def expected(split: str, count: int = 120) -> list[str]:
