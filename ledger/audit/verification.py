@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ledger import __version__
@@ -21,8 +21,15 @@ from ledger.records.layout import MANIFEST
 __all__ = ["verify"]
 
 
-def verify(path: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Verdict:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Verdict:
     """Rehash a run with its checkpoints and dataset, a dataset, or a single checkpoint.
+
+    `progress` is told, from several threads, of the bytes of a dataset as they are hashed.
 
     Raises:
         UsageError: the path is empty, absent, no folder, or a folder of runs.
@@ -33,15 +40,15 @@ def verify(path: str | os.PathLike[str], *, data: str | os.PathLike[str] | None 
     if is_run(folder):
         return reconcile(folder, rehash=True, data=data)
     if is_dataset(folder):
-        return _verify_dataset(folder)
+        return _verify_dataset(folder, progress=progress)
     if is_checkpoint(folder):
         return _verify_checkpoint(folder)
     return reconcile(find_run(folder), rehash=True)  # says what is wrong with the path
 
 
-def _verify_dataset(folder: Path) -> Verdict:
+def _verify_dataset(folder: Path, *, progress: Callable[[int], None] | None) -> Verdict:
     findings = Findings()
-    result = verify_dataset(folder)
+    result = verify_dataset(folder, progress=progress)
     for problem in result.problems:
         rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
         findings.add(rule, str(problem.error), where=problem.file, severity=problem.severity)

@@ -10,6 +10,7 @@ import typer
 from ledger.audit import verify
 from ledger.cli.options import AsJson, DataPath
 from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
+from ledger.cli.progress import shown_bytes
 from ledger.report.verdict import verdict_lines
 
 __all__ = ["command"]
@@ -22,7 +23,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Rehash every byte of a run (with its checkpoints and dataset), of a dataset, or of a checkpoint."""
-    verdict = verify(path, data=data)
+    with shown_bytes("hashed") as progress:
+        verdict = verify(path, data=data, progress=progress)
     warn_about_link(Path(path))
     if as_json:
         print_document(verdict)

@@ -1,0 +1,121 @@
+"""Preparing the kernel's documentation with GPT-2 ids against bare tiktoken, and datatrove where it is installed.
+
+Two ways of counting: the whole preparation, everything that happens once included (starting workers, loading and
+proving the tokenizer, hashing the input twice), and the same text ten times, where that counts for a tenth.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _measure import Contender, measure
+
+from data_prep.byte_pairs import read_byte_pairs
+from data_prep.config import PreparationConfig
+from data_prep.pipeline import prepare
+from ledger.config import load_config
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+CORPUS, TOKENIZER = SHARED / "linux-doc.parquet", SHARED / "gpt2-tokenizer.json"
+WORKERS = 2
+
+
+def configure(files: list[Path]) -> PreparationConfig:
+    """Return the preparation that is measured: shuffled, split, two workers."""
+    settings = [
+        "source.kind=parquet",
+        f"source.files=[{', '.join(map(str, files))}]",
+        "tokenizer.kind=file",
+        f"tokenizer.path={TOKENIZER}",
+        f"workers={WORKERS}",
+    ]
+    return load_config([], settings, model=PreparationConfig)
+
+
+def bare_tiktoken() -> Any:
+    """Return tiktoken with GPT-2's entries, ready to encode."""
+    tiktoken = importlib.import_module("tiktoken")
+    pairs = read_byte_pairs(TOKENIZER.read_bytes())
+    special = {"<|endoftext|>": 50_256}
+    return tiktoken.Encoding(
+        "gpt2", pat_str=pairs.pattern, mergeable_ranks=pairs.ranks, special_tokens=special
+    )
+
+
+def datatrove_run(folder: Path, files: list[Path]) -> None:
+    """Tokenize with datatrove: one task a worker."""
+    executor = importlib.import_module("datatrove.executor")
+    readers = importlib.import_module("datatrove.pipeline.readers")
+    tokens = importlib.import_module("datatrove.pipeline.tokens")
+    shutil.rmtree(folder, ignore_errors=True)
+    executor.LocalPipelineExecutor(
+        pipeline=[
+            readers.ParquetReader(str(files[0].parent), glob_pattern="*.parquet"),
+            tokens.DocumentTokenizer(
+                output_folder=str(folder / "out"),
+                tokenizer_name_or_path=str(TOKENIZER),
+                eos_token="<|endoftext|>",  # noqa: S106 - no secret
+            ),
+        ],
+        tasks=WORKERS,
+        workers=WORKERS,
+        logging_dir=str(folder / "logs"),
+    ).run()
+
+
+def compare(files: list[Path], folder: Path, texts: list[str], *, rounds: int) -> dict[str, float]:
+    """Measure the same files with every contender; texts are those of one file."""
+    encoding, config, output = bare_tiktoken(), configure(files), folder / "data"
+    tokens = sum(map(len, encoding.encode_ordinary_batch(texts, num_threads=WORKERS))) + len(texts)
+    work = tokens * len(files) / 1e6
+
+    def bare() -> None:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for _ in files:
+                list(pool.map(lambda text: encoding.encode_to_numpy(text, disallowed_special=()), texts))
+
+    def whole() -> None:
+        shutil.rmtree(output, ignore_errors=True)
+        prepare(config, output=output)
+
+    contenders = {"bare tiktoken": Contender(bare, work), "data_prep": Contender(whole, work)}
+    if importlib.util.find_spec("datatrove") is not None:
+        contenders["datatrove"] = Contender(lambda: datatrove_run(folder / "trove", files), work)
+    return measure(contenders, rounds=rounds, unit="Mtokens/s", base="bare tiktoken")
+
+
+def main() -> None:
+    """Measure and print."""
+    if not CORPUS.is_file() or not TOKENIZER.is_file():
+        print(f"skipped: {CORPUS} and {TOKENIZER} are not here")
+        return
+    if importlib.util.find_spec("datatrove") is None:
+        print("datatrove is not installed: left out")
+    parquet = importlib.import_module("pyarrow.parquet")
+    texts = parquet.read_table(CORPUS, columns=["text"]).column(0).to_pylist()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "in").mkdir()
+        files = [folder / "in" / f"{number}.parquet" for number in range(int(os.environ.get("TIMES", "10")))]
+        for path in files:
+            shutil.copyfile(CORPUS, path)
+        print("once")
+        compare(files[:1], folder, texts, rounds=3)
+        print(f"\n{len(files)} times")
+        ratios = compare(files, folder, texts, rounds=2)
+    print(f"target 0.75 of bare tiktoken: {ratios['data_prep']:.2f}")
+    if "datatrove" in ratios:
+        print(f"target 3.5 of datatrove: {ratios['data_prep'] / ratios['datatrove']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
