@@ -44,9 +44,12 @@ def web(tmp_path_factory) -> Path:
     ).directory
 
 
-@pytest.fixture(params=["shuffled", "packed", "mixed", "everything"])
+KINDS = ("shuffled", "packed", "mixed", "everything")
+
+
+@pytest.fixture
 def data(request, books, web) -> dict[str, Any]:
-    """Return a data section of each kind."""
+    """Return a data section of the kind asked for."""
     mix = {"sources": {"books": {"path": str(books), "weight": 2}, "web": {"path": str(web), "weight": 1}}}
     return {
         "shuffled": SHUFFLE,
@@ -61,7 +64,10 @@ def small(books: Path, data: dict[str, Any], **sections: Any) -> TrainerConfig:
     return tiny_config(books, data=data, **sections)
 
 
-@pytest.mark.parametrize("stops", [(3,), (9,), (7, 4)], ids=str)
+STOPS = [*((kind, (7, 4)) for kind in KINDS), ("everything", (3,)), ("everything", (9,))]
+
+
+@pytest.mark.parametrize(("data", "stops"), STOPS, indirect=["data"], ids=str)
 def test_a_resumed_run_is_the_one_that_never_stopped(data, books, stops, tmp_path):
     config = small(books, data)
     train(config, tmp_path / "straight")
@@ -75,6 +81,7 @@ def test_a_resumed_run_is_the_one_that_never_stopped(data, books, stops, tmp_pat
     assert verdict.verdict == "passed"
 
 
+@pytest.mark.parametrize("data", ["everything"], indirect=True)
 def test_fetching_ahead_changes_nothing_that_is_recorded(data, books, tmp_path):
     for ahead in (0, 4):
         train(small(books, data | {"prefetch": ahead}), tmp_path / f"{ahead}")
