@@ -279,3 +279,17 @@ def test_duplicates_of_a_real_corpus_do_not_leak(tmp_path):
     assert not set(train) & set(validation)
     assert prepared.manifest.splits["train"].tokens >= 60_000
     assert (tmp_path / "data" / "train-00000.npy").stat().st_size == 128 + 2 * 20_000
+
+
+class Remover(Meddler):
+    """Removes the input once tokenizing has begun."""
+
+    def stage(self, name: str, **_options: object) -> None:
+        if name == "tokenize":
+            self._source.unlink()
+
+
+def test_an_input_that_vanishes_meanwhile_is_an_error(source, tmp_path):
+    with pytest.raises(EvidenceMissingError, match=r"corpus\.jsonl: there is no such file"):
+        prepare(configure(source), output=tmp_path / "data", progress=Remover(source))
+    assert list(tmp_path.iterdir()) == []
