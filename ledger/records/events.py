@@ -75,8 +75,8 @@ SkipReason = Literal["overflow", "nonfinite_loss", "nonfinite_grad", "guard"]
 SessionStatus = Literal["completed", "closed", "stopped", "interrupted", "failed"]
 
 
-class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
-    """The envelope and running totals that every event carries.
+class Envelope(msgspec.Struct, frozen=True):
+    """What every line carries before what its kind adds.
 
     `seq` is dense from 0 over the whole file; `elapsed` is monotonic seconds in this session.
     """
@@ -96,6 +96,10 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     def counters(self) -> Counters:
         """The six running totals as one value."""
         return Counters(*[getattr(self, name) for name in COUNTER_NAMES])
+
+
+class Event(Envelope, frozen=True, forbid_unknown_fields=True, tag_field="event"):
+    """Base of the kinds that this version knows: exactly their fields, none left out, none unknown."""
 
 
 class SessionStart(Event, frozen=True, tag="session_start"):
@@ -276,25 +280,10 @@ EVENT_KINDS: Final[dict[str, type[Event]]] = {
 }
 
 
-class UnknownEvent(msgspec.Struct, frozen=True):
+class UnknownEvent(Envelope, frozen=True):
     """A line of a kind this version does not know: its envelope is checked, the rest is kept unread."""
 
     event: str
-    seq: Count
-    session: Positive
-    time: Time
-    elapsed: NonNegative
-    step: Count
-    attempts: Count
-    skipped: Count
-    microbatches: Count
-    tokens_seen: Count
-    loss_tokens: Count
-
-    @property
-    def counters(self) -> Counters:
-        """The six running totals as one value."""
-        return Counters(*[getattr(self, name) for name in COUNTER_NAMES])
 
 
 _encoder = msgspec.json.Encoder()
