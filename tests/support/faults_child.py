@@ -17,7 +17,7 @@ from ledger.recorder import RunRecorder
 from ledger.records.events import Event, Train
 from ledger.storage.filesystem import OS
 from ledger.storage.log import EventLog
-from tests.support.faults_scenarios import SETTINGS, finish_run, session
+from tests.support.faults_scenarios import finish_run, session
 from tests.support.faults_server import acknowledge, arm_shim, shim_counts
 from tests.support.toy import ToyLoop, ToySettings, attempt, save, train
 
@@ -109,10 +109,11 @@ def hungry_toy(place: str, *, spare_bytes: int) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     hoard: list[bytearray] = []
 
+    def fill(_recorder: RunRecorder, _moment: str) -> None:
+        hoard.append(bytearray(1 << 20))
+
     def body(recorder: RunRecorder, loop: ToyLoop) -> None:
-        while recorder.step < SETTINGS.target_step:
-            attempt(recorder, loop)
-            hoard.append(bytearray(1 << 20))
+        train(recorder, loop, fill)
 
     return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body)))
 
