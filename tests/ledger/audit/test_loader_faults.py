@@ -269,3 +269,14 @@ def test_a_loader_without_a_fault_is_silent(data, kills, tmp_path: Path):
     verdict = train(tmp_path / "run", fault, loop=DataLoop)
     assert verdict.findings == []
     assert verdict.verdict == "passed"
+
+
+def test_an_order_that_the_law_itself_repeats_is_a_hint(tmp_path: Path):
+    """Two sequences have two orders only."""
+    data = one_source(tmp_path / "run", TEXTS[:2], shuffle={"group_shards": 1, "seed": 3})
+    run_on(tmp_path / "run", data, target_step=3)
+    verdict = reconcile(tmp_path / "run")
+    assert {(finding.rule, finding.severity) for finding in verdict.findings} == {("LG211", "hint")}
+    assert verdict.verdict == "passed"
+    without = reconcile(tmp_path / "run", data=tmp_path / "nowhere")
+    assert without.verdict == "incomplete" or not without.findings

@@ -7,16 +7,20 @@ import hashlib
 import numpy as np
 import pytest
 
+from ledger.dataset.digest import advance_data_chain
 from ledger.dataset.mix import MixLaw, mix_sha256
 from ledger.dataset.order import Geometry
 from ledger.dataset.reader import Reader
+from ledger.dataset.shuffle import Shuffle
 from ledger.dataset.source import Source
 from ledger.errors import RefusedError, UsageError
+from ledger.records.fields import FIRST_DATA_CHAIN
 from ledger.records.parts import Position
 from tests.support.streams import Stream
 
 GOLDEN_CHOICES = "cbwcbwcwcwccwwwwwbcwbbcwwcbwwwcwwcccbwwb"
 GOLDEN_LONG = "dec59924bd8d65f82bc9904d99d7a58a0e225e9c6d87196faa1ed812bed77b88"
+GOLDEN_CHAIN = "4b70d962ffb243421c88082ce6b366ac9dd26f2d9af1f572a8ff67bcd39ef2ba"
 WEIGHTS = {"web": 0.5, "code": 0.3, "books": 0.2}
 
 
@@ -138,3 +142,18 @@ def test_a_law_over_one_source_reads_it_alone():
         expected, found = plain.next(), lawful.next()
         assert found.cursor == expected.cursor
         assert np.array_equal(found.sequences, expected.sequences)
+
+
+def test_what_a_shuffled_mix_reads_is_pinned():
+    """Golden: shuffle, mix, digest and chain together."""
+    sources = [
+        Source(Stream(tokens, shard_tokens=11), name=name, geometry=Geometry(2, 4), shuffle=Shuffle(2, 5))
+        for name, tokens in (("books", 61), ("web", 45))
+    ]
+    reader = Reader(sources, law=MixLaw({"books": 2.0, "web": 1.0}, seed=1))
+    chain = FIRST_DATA_CHAIN
+    for _ in range(30):
+        chain = advance_data_chain(chain, digest=reader.next().digest)
+    assert chain == GOLDEN_CHAIN
+    assert reader.cursor == {"books": Position(2, 32), "web": Position(2, 16)}
+    reader.close()
