@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ledger.audit import reconcile
-from ledger.checkpoints import find_checkpoints
+from ledger.checkpoints import find_checkpoints, verify_checkpoint_files
 from ledger.records.events import SessionEnd
 from ledger.records.layout import LOG
 from tests.support.audited import assert_honest
@@ -93,12 +93,14 @@ class Soak:
             self.kills += 1
             if run.exists() and self.kills % 4 == 0:
                 assert_honest(run)
-        problems = [*check_passed(run), *_differences(place / "control", run)]
+        problems = [*check_passed(run, rehash=False), *_differences(place / "control", run)]
         TALLY.add("training", "SIGKILL at random", problems=problems, operations=self.kills)
         return [f"{settings}: {problem}" for problem in problems]
 
 
 def _differences(control: Path, run: Path) -> list[str]:
+    for checkpoint in find_checkpoints(run):
+        verify_checkpoint_files(checkpoint)
     last, wanted = events(run)[-1], events(control)[-1]
     pairs = {
         "parameters": (final_tensors(run), final_tensors(control)),

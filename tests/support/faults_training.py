@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from trainer import (
 )
 
 __all__ = ["train", "write_config"]
+
+# The first step of an optimizer loads this, which takes seconds that no child has to spend.
+importlib.import_module("torch._dynamo")
 
 
 def write_config(path: Path, data: Path, /, **sections: dict[str, Any]) -> Path:
