@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from data_prep.cli import main
-
 if __name__ == "__main__":
+    # Inside, because worker processes load this module too and need none of it.
+    from data_prep.cli import main
+
     main()
