@@ -50,13 +50,16 @@ KINDS = ("shuffled", "packed", "mixed", "everything")
 @pytest.fixture
 def data(request, books, web) -> dict[str, Any]:
     """Return a data section of the kind asked for."""
-    mix = {"sources": {"books": {"path": str(books), "weight": 2}, "web": {"path": str(web), "weight": 1}}}
-    return {
+    mix: dict[str, Any] = {
+        "sources": {"books": {"path": str(books), "weight": 2}, "web": {"path": str(web), "weight": 1}}
+    }
+    kinds: dict[str, dict[str, Any]] = {
         "shuffled": SHUFFLE,
         "packed": {"packing": "documents"},
         "mixed": mix,
         "everything": SHUFFLE | {"packing": "documents", "mix_seed": 3} | mix,
-    }[request.param]
+    }
+    return kinds[request.param]
 
 
 def small(books: Path, data: dict[str, Any], **sections: Any) -> TrainerConfig:

@@ -136,7 +136,8 @@ def run_on(
     **settings: Any,
 ) -> DataLoop:
     """Train a toy on datasets from where its records stand to its target; returns it as it ended."""
-    toy = loop(DataSettings(**{"target_step": 11, "data": corpora.data} | settings))
+    options: dict[str, Any] = {"target_step": 11, "data": corpora.data}
+    toy = loop(DataSettings(**options | settings))
     toy.prepare(corpora)
     recorder = RunRecorder(run_dir)
     with mortal(recorder):

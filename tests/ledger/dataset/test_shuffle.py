@@ -88,9 +88,9 @@ def test_two_groups_at_most_are_in_memory_and_each_is_read_once_an_epoch():
 
 
 def test_one_by_one_reads_what_group_by_group_reads():
-    options = {"order": ORDER, "shuffle": Shuffle(2, 3)}
-    grouped = GroupedSequences(Stream(200, shard_tokens=40), **options)
-    scattered = ScatteredSequences(Stream(200, shard_tokens=40), **options)
+    stream, shuffle = Stream(200, shard_tokens=40), Shuffle(2, 3)
+    grouped = GroupedSequences(stream, order=ORDER, shuffle=shuffle)
+    scattered = ScatteredSequences(stream, order=ORDER, shuffle=shuffle)
     for epoch in (0, 1):
         for slot in range(0, 39, 3):
             expected, found = (
