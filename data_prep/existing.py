@@ -33,10 +33,7 @@ def is_occupied(target: Path, *, fs: FileSystem) -> bool:
 
     Raises:
         RefusedError: something else stands there, be it an empty folder.
-        EvidenceMissingError: there is no folder that it could stand in.
     """
-    if not target.parent.is_dir():
-        raise EvidenceMissingError("there is no such folder to prepare a dataset in", path=target.parent)
     if not fs.exists(target):
         return False
     if not (target / METADATA_NAME).exists():

@@ -14,6 +14,7 @@ from typing import Final
 
 from ledger.errors import LedgerError, LockedError, RefusedError, StorageError
 from ledger.storage.atomic import is_temporary_name, publish_folder, temporary_path
+from ledger.storage.files import ensure_folders
 from ledger.storage.filesystem import OS, FileSystem
 
 __all__ = ["Workspace", "open_workspace"]
@@ -51,6 +52,7 @@ def open_workspace(target: Path, *, fs: FileSystem = OS) -> Iterator[Workspace]:
         LockedError: another process is preparing the same dataset.
         StorageError: the system refuses.
     """
+    ensure_folders(target.parent, fs=fs)
     directory = _take_over(target, fs=fs)
     if directory is None:
         directory = temporary_path(target)

@@ -14,7 +14,7 @@ from ledger.pilot.stage import Evidence, Stage, StageOutcome, StageSettings
 from ledger.pilot.stages import make_stages
 from ledger.records.pilot import StageRecord
 from ledger.storage.documents import read_document, write_document
-from ledger.storage.files import ensure_folder
+from ledger.storage.files import ensure_folder, ensure_folders
 from ledger.storage.lock import RunLock
 
 __all__ = ["STAGES", "StageFailedError", "run_pilot"]
@@ -47,9 +47,7 @@ def run_pilot(
         StageFailedError: a stage could not be finished, or what is there is damaged or of another configuration.
         LockedError: another process works on this pilot.
     """
-    for folder in reversed([root, *root.parents]):
-        if not folder.exists():
-            ensure_folder(folder)
+    ensure_folders(root)
     settings = StageSettings(root=root, configs=configs, report=report)
     with RunLock(root):
         for stage in make_stages(config, settings):

@@ -30,7 +30,7 @@ from ledger.storage.atomic import is_temporary_name
 from ledger.storage.clock import Clock
 from ledger.storage.damage import damage_error
 from ledger.storage.documents import read_document
-from ledger.storage.files import ensure_folder
+from ledger.storage.files import ensure_folders
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.lock import RunLock
 from ledger.storage.log import LogTail, read_log
@@ -83,11 +83,9 @@ def acquire_lock(run_dir: Path, *, clock: Clock, fs: FileSystem) -> RunLock:
         StorageError: the system refused.
     """
     refuse_foreign_folder(run_dir, fs=fs)
-    missing = [folder for folder in (run_dir, *run_dir.parents) if not fs.exists(folder)]
-    for folder in reversed(missing):
-        ensure_folder(folder, fs=fs)
+    made = ensure_folders(run_dir, fs=fs)
     if not fs.exists(run_dir / LOG) and is_case_insensitive(run_dir, fs=fs):
-        for folder in missing:
+        for folder in reversed(made):
             fs.rmdir(folder)
         raise UsageError(
             "names that differ only by case are the same here, so that one file could stand for another",

@@ -11,12 +11,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from ledger.errors import EvidenceMissingError, InvalidDocumentError, LedgerError, StorageError, UnsafeError
 from ledger.storage.filesystem import OS, FileSystem, StrPath, error_number
 
-__all__ = ["READ_FLAGS", "ensure_folder", "open_regular_file", "opened_regular_file", "read_regular_file"]
+__all__ = ["READ_FLAGS", "ensure_folder", "ensure_folders", "open_regular_file", "opened_regular_file", "read_regular_file"]
 
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """How records are opened for reading: no final link is followed, nothing waits."""
@@ -99,6 +100,18 @@ def ensure_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
 def _require_regular(mode: int, path: StrPath) -> None:
     if not stat.S_ISREG(mode):
         raise _unsafe(mode, path)
+
+
+def ensure_folders(path: StrPath, *, fs: FileSystem = OS) -> list[Path]:
+    """Make a folder and every missing one above it, each durable under its parent; returns those made, in order.
+
+    Raises:
+        UnsafeError: something that is no folder stands in the way.
+        StorageError: the system refused.
+    """
+    folder = Path(path)
+    missing = [one for one in (folder, *folder.parents) if not fs.exists(one)][::-1]
+    return [one for one in missing if ensure_folder(one, fs=fs)]
 
 
 def _explain_refusal(error: StorageError, path: StrPath, *, fs: FileSystem) -> LedgerError:
