@@ -17,7 +17,14 @@ from typing import Final
 from ledger.errors import EvidenceMissingError, InvalidDocumentError, LedgerError, StorageError, UnsafeError
 from ledger.storage.filesystem import OS, FileSystem, StrPath, error_number
 
-__all__ = ["READ_FLAGS", "ensure_folder", "ensure_folders", "open_regular_file", "opened_regular_file", "read_regular_file"]
+__all__ = [
+    "READ_FLAGS",
+    "ensure_folder",
+    "ensure_folders",
+    "open_regular_file",
+    "opened_regular_file",
+    "read_regular_file",
+]
 
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """How records are opened for reading: no final link is followed, nothing waits."""
