@@ -1,7 +1,7 @@
 """Checkpoints of a run as they lie on disk: finding the complete ones and reading what they say.
 
 A checkpoint is complete when its folder has a final name and a manifest, because the manifest is written last and
-the rename comes after it. Nothing else is ever taken for one.
+the rename comes after it. Nothing else is ever taken for one, and nothing is ever reached through a link.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from ledger.records.layout import CHECKPOINTS, MANIFEST, TRAINER_STATE, parse_ch
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import parse_document
-from ledger.storage.files import read_regular_file
+from ledger.storage.files import read_regular_file, require_own_file, require_own_folder
 from ledger.storage.filesystem import OS, FileSystem
 
 __all__ = [
     "CompleteCheckpoint",
     "find_checkpoints",
+    "find_incomplete",
     "read_checkpoint",
     "read_trainer_state",
     "verify_checkpoint_files",
@@ -58,13 +59,31 @@ def find_checkpoints(run_dir: Path, *, fs: FileSystem = OS) -> list[CompleteChec
 
     Raises:
         InvalidDocumentError: a folder with a checkpoint's name holds a manifest that cannot be read as one.
+        UnsafeError: `checkpoints`, one of the folders in it or a file of one is a link.
     """
+    folders = _named_folders(run_dir, fs=fs)
+    return [read_checkpoint(folder, fs=fs) for folder in folders if fs.exists(folder / MANIFEST)]
+
+
+def find_incomplete(run_dir: Path, *, fs: FileSystem = OS) -> list[str]:
+    """Return the paths of folders with a checkpoint's name and no manifest: each lost it, for it comes before the name.
+
+    Raises:
+        UnsafeError: as `find_checkpoints`.
+    """
+    folders = _named_folders(run_dir, fs=fs)
+    return [f"{CHECKPOINTS}/{folder.name}" for folder in folders if not fs.exists(folder / MANIFEST)]
+
+
+def _named_folders(run_dir: Path, *, fs: FileSystem) -> list[Path]:
     root = run_dir / CHECKPOINTS
     if not fs.exists(root):
         return []
-    names = sorted(name for name in fs.list_directory(root) if parse_checkpoint_name(name))
-    folders = [root / name for name in names if fs.exists(root / name / MANIFEST)]
-    return [read_checkpoint(folder, fs=fs) for folder in folders]
+    require_own_folder(root, fs=fs)
+    folders = [root / name for name in sorted(fs.list_directory(root)) if parse_checkpoint_name(name)]
+    for folder in folders:
+        require_own_folder(folder, fs=fs)
+    return folders
 
 
 def read_checkpoint(folder: Path, *, fs: FileSystem = OS) -> CompleteCheckpoint:
@@ -73,7 +92,9 @@ def read_checkpoint(folder: Path, *, fs: FileSystem = OS) -> CompleteCheckpoint:
     Raises:
         InvalidDocumentError: the manifest is malformed, or its counters contradict the folder's name.
         EvidenceMissingError: there is no manifest, so the folder is not a complete checkpoint.
+        UnsafeError: the folder, or a file of it, is a link.
     """
+    require_own_folder(folder, fs=fs)
     path = folder / MANIFEST
     data = read_regular_file(path, max_bytes=MAX_MANIFEST_BYTES, fs=fs)
     manifest = parse_document(data, CheckpointManifest, path=path)
@@ -85,6 +106,9 @@ def read_checkpoint(folder: Path, *, fs: FileSystem = OS) -> CompleteCheckpoint:
             expected="folder name and manifest to agree",
             advice="the folder was renamed or copied; move it out of the run",
         )
+    for name in sorted(manifest.files):
+        if fs.exists(folder / name):
+            require_own_file(folder / name, fs=fs)
     return CompleteCheckpoint(
         folder=folder,
         path=f"{CHECKPOINTS}/{folder.name}",

@@ -24,6 +24,8 @@ __all__ = [
     "open_regular_file",
     "opened_regular_file",
     "read_regular_file",
+    "require_own_file",
+    "require_own_folder",
 ]
 
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -102,6 +104,28 @@ def ensure_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
         return False
     fs.sync_directory(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120 - text, not always a Path
     return True
+
+
+def require_own_folder(path: StrPath, *, fs: FileSystem = OS) -> None:
+    """Make sure that a folder itself stands at a path, no link to one.
+
+    Raises:
+        UnsafeError: a link or something else that is no folder stands there.
+        StorageError: there is nothing, or the system refused.
+    """
+    kind = fs.stat(path).st_mode
+    if not stat.S_ISDIR(kind):
+        raise _unsafe(kind, path, wanted="a folder")
+
+
+def require_own_file(path: StrPath, *, fs: FileSystem = OS) -> None:
+    """Make sure that a regular file itself stands at a path, no link to one.
+
+    Raises:
+        UnsafeError: a link or something else that is no regular file stands there.
+        StorageError: there is nothing, or the system refused.
+    """
+    _require_regular(fs.stat(path).st_mode, path)
 
 
 def _require_regular(mode: int, path: StrPath) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ledger.checkpoints import (
     find_checkpoints,
+    find_incomplete,
     read_checkpoint,
     read_trainer_state,
     verify_checkpoint_files,
 )
-from ledger.errors import EvidenceMissingError, InvalidDocumentError, VerificationError
+from ledger.errors import EvidenceMissingError, InvalidDocumentError, UnsafeError, VerificationError
+from ledger.recorder import RunRecorder
 from tests.support.systems import QuickFileSystem
 from tests.support.toy import ToySettings, run_toy
 
@@ -85,3 +89,47 @@ def test_an_edited_trainer_state_is_not_read(checkpoint):
     path.write_bytes(path.read_bytes().replace(b'"draws":8', b'"draws":9'))
     with pytest.raises(VerificationError, match=r"trainer\.json: is not the file that manifest\.json lists"):
         read_trainer_state(checkpoint)
+
+
+def _move_behind_a_link(path: Path, away: Path) -> None:
+    path.rename(away)
+    path.symlink_to(away)
+
+
+@pytest.mark.parametrize(
+    "linked",
+    [
+        "checkpoints",
+        "checkpoints/step-00000004-s01",
+        "checkpoints/step-00000002-s01",
+        "checkpoints/step-00000004-s01/manifest.json",
+        "checkpoints/step-00000004-s01/model.safetensors",
+        "checkpoints/step-00000004-s01/trainer.json",
+    ],
+)
+def test_nothing_is_ever_reached_through_a_link(run_dir, tmp_path, linked):
+    _move_behind_a_link(run_dir / linked, tmp_path / "elsewhere")
+    with pytest.raises(UnsafeError, match=f"{linked}: a symbolic link stands here"):
+        find_checkpoints(run_dir)
+    before = (run_dir / "metrics.jsonl").read_bytes()
+    with pytest.raises(UnsafeError), RunRecorder(run_dir, fs=QUICK):
+        pytest.fail("the run was opened")
+    assert (run_dir / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_single_checkpoint_is_not_read_through_a_link_either(run_dir, tmp_path):
+    folder = run_dir / "checkpoints" / "step-00000004-s01"
+    _move_behind_a_link(folder, tmp_path / "elsewhere")
+    with pytest.raises(UnsafeError):
+        read_checkpoint(folder)
+
+
+def test_a_file_under_a_checkpoints_name_is_refused(run_dir):
+    (run_dir / "checkpoints" / "step-00000009-s01").write_text("no folder")
+    with pytest.raises(UnsafeError, match="expected a folder"):
+        find_checkpoints(run_dir)
+
+
+def test_a_folder_that_lost_its_manifest_is_named(run_dir):
+    (run_dir / "checkpoints" / "step-00000004-s01" / "manifest.json").unlink()
+    assert find_incomplete(run_dir) == ["checkpoints/step-00000004-s01"]
