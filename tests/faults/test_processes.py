@@ -178,7 +178,7 @@ def test_a_run_that_is_out_of_memory_fails_truthfully(server, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_is_out_of_memory_anywhere_loses_nothing(server, tmp_path):
-    found = [starve(server, tmp_path / str(spare), spare << 16) for spare in range(80)]
+    found = [starve(server, tmp_path / str(spare), spare << 18) for spare in range(80)]
     assert not [problem for _, problems in found for problem in problems]
     assert len({code for code, _ in found}) > 1
 
