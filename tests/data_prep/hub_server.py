@@ -10,19 +10,21 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["COMMIT", "LoopbackHub", "serve"]
+__all__ = ["COMMIT", "LATER", "LoopbackHub", "serve"]
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+LATER = "89abcdef0123456789abcdef0123456789abcdef"
 
 
 class LoopbackHub(ThreadingHTTPServer):
-    """Serves files of `datasets/me/texts` and `me/words` at one commit, which is also `main`."""
+    """Serves files of `datasets/me/texts` and `me/words`; `main` is one of two commits."""
 
     daemon_threads = True
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = files
+        self.main = COMMIT
         self.requests: list[str] = []
 
     @property
@@ -43,15 +45,16 @@ class _Handler(BaseHTTPRequestHandler):
         name, rest = "/".join(parts[:2]), parts[2:]
         if name not in {"me/texts", "me/words"}:
             self._refuse("RepoNotFound")
-        elif len(rest) > 1 and rest[1] not in {"main", COMMIT}:
+        elif len(rest) > 1 and rest[1] not in {"main", COMMIT, LATER}:
             self._refuse("RevisionNotFound")
         elif rest[:1] == ["revision"]:
             siblings = [{"rfilename": file} for file in self.server.files]
-            self._answer_json({"id": name, "sha": COMMIT, "siblings": siblings})
+            sha = self.server.main if rest[1:] == ["main"] else rest[1]
+            self._answer_json({"id": name, "sha": sha, "siblings": siblings})
         elif rest[:1] == ["tree"]:
             self._answer_json([_entry(file, data) for file, data in self.server.files.items()])
         elif rest[:1] == ["resolve"] and "/".join(rest[2:]) in self.server.files:
-            self._answer_file(self.server.files["/".join(rest[2:])])
+            self._answer_file(self.server.files["/".join(rest[2:])], commit=rest[1])
         else:
             self._refuse("EntryNotFound")
 
@@ -63,9 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_json(self, value: object) -> None:
         self._answer(json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _answer_file(self, data: bytes) -> None:
+    def _answer_file(self, data: bytes, *, commit: str) -> None:
         sha = hashlib.sha1(data).hexdigest()  # noqa: S324 - the name that git would give it
-        self._answer(data, {"ETag": f'"{sha}"', "X-Repo-Commit": COMMIT})
+        self._answer(data, {"ETag": f'"{sha}"', "X-Repo-Commit": commit})
 
     def _answer(self, data: bytes, headers: Mapping[str, str], status: int = 200) -> None:
         self.send_response(status)

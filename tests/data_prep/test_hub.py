@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from data_prep.config import HubTokenizer
+from data_prep.hub import fetch, pin
 from data_prep.pipeline import prepare
 from data_prep.sources.hub import HubDataset
 from data_prep.tokenizer import train_byte_level_bpe
 from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
 from tests.data_prep.corpus import EOS, configure, overrides, texts
-from tests.data_prep.hub_server import COMMIT, serve
+from tests.data_prep.hub_server import COMMIT, LATER, serve
 
 NOWHERE = "http://127.0.0.1:9"
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,14 @@ def test_the_revision_becomes_a_commit_before_anything_is_read(online):
     assert any("/revision/main" in request for request in online.requests[:first_file])
     assert all(f"/resolve/{COMMIT}/" in request for request in online.requests if "/resolve/" in request)
     assert not any("README" in request for request in online.requests if "/resolve/" in request)
+
+
+def test_a_branch_that_moves_meanwhile_changes_nothing(online, monkeypatch):
+    repository = pin("dataset", "me/texts", revision="main")
+    monkeypatch.setattr(online, "main", LATER)
+    files = fetch(repository, patterns=["data/*"])
+    assert [COMMIT in str(path) for _, path in files] == [True, True]
+    assert not any(LATER in request for request in online.requests)
 
 
 def test_the_cache_works_without_a_network(online, tmp_path, monkeypatch):
