@@ -21,7 +21,7 @@ ENDED: Final = {"stopped": "ended early", "interrupted": "interrupted", "failed"
 def status_of(stream: Stream, lock: LockState, *, is_complete: bool) -> tuple[str, str]:
     """Return the run's status and the evidence for it, never a process's exit."""
     sessions = stream.history.sessions
-    if lock.state == "held":
+    if stream.is_live:
         return (
             "running",
             f"the run's lock is held by {lock.holder or 'a process that does not say who it is'}",

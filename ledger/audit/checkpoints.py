@@ -8,50 +8,14 @@ from typing import ClassVar, Final
 import msgspec
 
 from ledger.audit.files import CheckpointFolder, Loaded
-from ledger.audit.lineage import PARENT_MANIFEST
 from ledger.audit.replay import describe
 from ledger.audit.stream import Captured, Checker, Stream
 from ledger.audit.tensors import digest_problems, moment_problems
 from ledger.records.documents import CheckpointManifest, TrainerState
-from ledger.records.layout import (
-    CHECKPOINTS,
-    ENVIRONMENTS,
-    EVALUATIONS,
-    LOCK,
-    LOG,
-    MANIFEST,
-    QUARANTINE,
-    RECIPES,
-    RUN,
-    SEAL,
-    TRAINER_STATE,
-    parse_checkpoint_name,
-)
-from ledger.storage.atomic import is_temporary_name
+from ledger.records.layout import MANIFEST, TRAINER_STATE
 from ledger.storage.canonical import digest_of
 
-__all__ = ["CheckpointChecker", "StrayChecker", "checkpoint_problems"]
-
-OWN_NAMES: Final = frozenset(
-    {
-        CHECKPOINTS,
-        ENVIRONMENTS,
-        EVALUATIONS,
-        LOCK,
-        LOG,
-        QUARANTINE,
-        RECIPES,
-        RUN,
-        SEAL,
-        PARENT_MANIFEST.partition("/")[0],
-        "exports",
-        "logs",
-        "recipe.lock.json",
-        "verdict.json",
-        "waivers.json",
-    }
-)
-"""What may lie in a run folder."""
+__all__ = ["CheckpointChecker", "checkpoint_problems"]
 
 TRAINER_PARTS: Final = ("schedule", "rng", "scaler", "guards")
 
@@ -91,9 +55,13 @@ class CheckpointChecker(Checker):
                     "LG401", "is absent, and no pruned event says that retention removed it", where=event.path
                 )
             return
+        if pruned is not None and self.stream.is_live:
+            return  # retention is at work
         if pruned is not None:
             self.findings.add("LG401", "was pruned, but is still there", where=event.path, severity="hint")
         manifest = folder.manifest
+        if manifest.document is None and self._is_gone(folder):
+            return
         if manifest.document is None:
             self.findings.add("LG401", f"has no readable manifest: {manifest.error}", where=event.path)
             return
@@ -129,10 +97,16 @@ class CheckpointChecker(Checker):
             *checkpoint_problems(folder, manifest, trainer, rehash=self._rehash),
             *[("LG403", "", problem) for problem in [*problems, *self._session_problems(manifest)]],
         ]
+        if found and self._is_gone(folder):
+            return
         for rule, name, problem in found:
             self.findings.add(rule, problem, where=f"{folder.path}/{name}" if name else folder.path)
         if not found:
             self.verified.add(folder.path)
+
+    def _is_gone(self, folder: CheckpointFolder) -> bool:
+        """Tell whether a writer's retention removed a folder while it was looked at."""
+        return self.stream.is_live and not self.stream.files.is_folder(folder.path)
 
     def _session_problems(self, manifest: CheckpointManifest) -> Iterator[str]:
         run_id = self.stream.history.run_id
@@ -231,66 +205,3 @@ def _trainer_problems(trainer: TrainerState, manifest: CheckpointManifest) -> It
         found = None if value is None else digest_of(value)
         if found != getattr(manifest.state, part):
             yield f"{part} in trainer.json is not what the live state's digest was taken of"
-
-
-class StrayChecker(Checker):
-    """LG406: what lies in the run folder and is not ours."""
-
-    rules: ClassVar[tuple[str, ...]] = ("LG406",)
-
-    def finish(self) -> None:
-        """Go through the names in the run folder, among the checkpoints and inside them."""
-        files = self.stream.files
-        self._check_top(files.names_in("."))
-        for name in files.names_in(CHECKPOINTS):
-            path = f"{CHECKPOINTS}/{name}"
-            if is_temporary_name(name):
-                self._warn_temporary(path)
-            elif path not in files.checkpoints or parse_checkpoint_name(name) is None:
-                self.findings.add("LG406", "is not a checkpoint: move it out of the run", where=path)
-        spoken_of = {path for path, _ in self.stream.captured}
-        for path, folder in files.checkpoints.items():
-            self._check_inside(path, folder, is_spoken_of=path in spoken_of)
-
-    def _check_inside(self, path: str, folder: CheckpointFolder, *, is_spoken_of: bool) -> None:
-        manifest = folder.manifest.document
-        if manifest is None:
-            if not is_spoken_of:
-                self.findings.add(
-                    "LG406",
-                    f"is named like a checkpoint but is not complete: {folder.manifest.error}",
-                    where=path,
-                )
-            return
-        for name in folder.names:
-            if name == MANIFEST or name in manifest.files:
-                continue
-            if is_temporary_name(name):
-                self._warn_temporary(f"{path}/{name}")
-            else:
-                self.findings.add(
-                    "LG406", "is not listed in the checkpoint's manifest", where=f"{path}/{name}"
-                )
-
-    def _check_top(self, names: list[str]) -> None:
-        lowered = {name.lower() for name in OWN_NAMES}
-        for name in names:
-            if name in OWN_NAMES:
-                continue
-            if is_temporary_name(name):
-                self._warn_temporary(name)
-            elif name.lower() in lowered:
-                self.findings.add("LG406", "differs from a name of ours only by case", where=name)
-            else:
-                self.findings.add(
-                    "LG406", "is not a file of a run: move it elsewhere", where=name, severity="warning"
-                )
-
-    def _warn_temporary(self, where: str) -> None:
-        if not self.stream.is_live:
-            self.findings.add(
-                "LG406",
-                "is what an interrupted write left; it is never read",
-                where=where,
-                severity="warning",
-            )

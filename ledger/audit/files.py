@@ -1,5 +1,9 @@
 """What lies in a run folder beside the log, read once; what cannot be read is kept as the error that it is.
 
+A writer may be at work meanwhile. The log is always ahead of run.json and of the checkpoints, so these are looked at
+*before* the log is read: then nothing listed lies beyond what was read. What appears later is none of the audit's
+business, unless the log that was read speaks of it.
+
 Paths inside records are never trusted: one that would leave the run folder counts as absent.
 """
 
@@ -172,10 +176,26 @@ class RunFiles:
         except LedgerError as error:
             return error
 
+    def take_listing(self) -> None:
+        """Look at run.json and the checkpoints now, once; to be called before the log is read."""
+        _ = self.run, self.checkpoints
+
+    def look_again(self, path: str) -> None:
+        """Take a checkpoint into the listing that appeared after it was taken, because the log speaks of it."""
+        if path not in self.checkpoints and path.rpartition("/")[0] == CHECKPOINTS:
+            found = self.checkpoint(path)
+            if found is not None:
+                self.checkpoints[path] = found
+
+    @cached_property
+    def checkpoint_names(self) -> list[str]:
+        """The names among the checkpoints when the listing was taken."""
+        return self.names_in(CHECKPOINTS)
+
     @cached_property
     def checkpoints(self) -> dict[str, CheckpointFolder]:
         """Every folder (no link) with a checkpoint's name, by its path as events name it."""
-        candidates = [self.checkpoint(f"{CHECKPOINTS}/{name}") for name in self.names_in(CHECKPOINTS)]
+        candidates = [self.checkpoint(f"{CHECKPOINTS}/{name}") for name in self.checkpoint_names]
         return {found.path: found for found in candidates if found is not None}
 
     def checkpoint(self, path: str) -> CheckpointFolder | None:
@@ -192,6 +212,11 @@ class RunFiles:
             manifest=self.load(f"{path}/{MANIFEST}", CheckpointManifest, max_bytes=MAX_MANIFEST_BYTES),
             names=tuple(self.names_in(path)),
         )
+
+    def is_folder(self, relative: str) -> bool:
+        """Tell whether a folder (no link) lies there now."""
+        folder = self.run_dir / relative
+        return folder.is_dir() and not folder.is_symlink()
 
     @property
     def complete_checkpoints(self) -> dict[str, CheckpointFolder]:

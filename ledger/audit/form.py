@@ -1,4 +1,4 @@
-"""LG1: the form of the log, and run.json against it."""
+"""LG1: the form of the log, and what pins it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from datetime import datetime
 from typing import ClassVar, Final
 
 from ledger.audit.stream import Checker, Stream, place
-from ledger.records.documents import RunDocument, RunSession
 from ledger.records.events import AnyEvent, SessionEnd, SessionStart, UnknownEvent
 from ledger.records.layout import LOG, RUN
 from ledger.records.parts import LogPosition
 from ledger.storage.log_reader import LogLine
 
-__all__ = ["FormChecker", "PinChecker", "RunDocumentChecker"]
+__all__ = ["FormChecker", "PinChecker"]
 
 CLOCK_JUMP_SECONDS: Final = 60.0
 """By how much wall clock and monotonic clock may drift apart between two events before it is a hint."""
@@ -81,6 +80,11 @@ class FormChecker(Checker):
             if not is_start:
                 problems.append(("LG106", f"session {event.session} does not begin with a session_start"))
             self._session, self._has_ended = event.session, False
+        run_id = self.stream.history.run_id
+        if isinstance(event, SessionStart) and run_id is not None and event.run_id != run_id:
+            problems.append(
+                ("LG103", f"session {event.session} is of run {event.run_id}, the log of {run_id}")
+            )
         self._has_ended = self._has_ended or isinstance(event, SessionEnd)
         for rule, problem in problems:
             self.findings.add(rule, problem, where=place(line))
@@ -186,73 +190,3 @@ class PinChecker(Checker):
                     where=who,
                     evidence={"pinned": chain, "seq": seq, "log ends at": last},
                 )
-
-
-class RunDocumentChecker(Checker):
-    """LG108: run.json says what the log says."""
-
-    rules: ClassVar[tuple[str, ...]] = ("LG108",)
-
-    def finish(self) -> None:
-        """Compare run.json with the one that the log yields."""
-        loaded = self.stream.files.run
-        derived = self.stream.history.run_document()
-        if loaded.document is None:
-            if not loaded.is_absent:
-                self.findings.add("LG108", str(loaded.error), where=RUN)
-            elif derived is not None:
-                self.findings.add(
-                    "LG108",
-                    "is absent; it holds nothing that the log does not, and the next session writes it anew",
-                    where=RUN,
-                    severity="warning",
-                )
-            return
-        if derived is None:
-            if not self.stream.findings.has("LG101"):
-                self.findings.add("LG108", "names sessions, but the log tells of none", where=RUN)
-            return
-        self._compare(loaded.document, derived)
-
-    def _compare(self, found: RunDocument, derived: RunDocument) -> None:
-        known = {session.session: session for session in derived.sessions}
-        for session in found.sessions:
-            self._compare_session(session, known.get(session.session))
-        is_stale = len(found.sessions) < len(derived.sessions)
-        fields = ["run_id", "name", "purpose", "parent", "recipe_lock_sha256", "data", "model", "optimizer"]
-        if not is_stale:
-            fields += ["target_step", "planned_tokens"]
-        for name in fields:
-            ours, theirs = getattr(found, name), getattr(derived, name)
-            if ours != theirs:
-                self.findings.add(
-                    "LG108", f"{name} is {_short(ours)}, but the log says {_short(theirs)}", where=RUN
-                )
-        if is_stale:
-            self.findings.add(
-                "LG108",
-                f"is behind the log: it lists {len(found.sessions)} of {len(derived.sessions)} sessions; "
-                "the next session writes it anew",
-                where=RUN,
-                severity="warning",
-            )
-
-    def _compare_session(self, found: RunSession, derived: RunSession | None) -> None:
-        if derived is None:
-            self.findings.add(
-                "LG108", f"lists session {found.session}, which the log does not have", where=RUN
-            )
-            return
-        for name in ("session_id", "started", "parent", "recipe_sha256", "environment_sha256", "argv"):
-            ours, theirs = getattr(found, name), getattr(derived, name)
-            if ours != theirs:
-                self.findings.add(
-                    "LG108",
-                    f"session {found.session}: {name} is {_short(ours)}, but the log says {_short(theirs)}",
-                    where=RUN,
-                )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -9,14 +9,14 @@ from typing import Literal
 
 from ledger import __version__
 from ledger.audit.account import account_of, status_of
-from ledger.audit.checkpoints import CheckpointChecker, StrayChecker
+from ledger.audit.checkpoints import CheckpointChecker
 from ledger.audit.completion import CompletionChecker
 from ledger.audit.control import ControlChecker
 from ledger.audit.corpus import Corpus
 from ledger.audit.data import BatchChecker, DataChecker
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
-from ledger.audit.form import FormChecker, PinChecker, RunDocumentChecker
+from ledger.audit.form import FormChecker, PinChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
 from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
@@ -24,7 +24,9 @@ from ledger.audit.recurrence import RecurrenceChecker
 from ledger.audit.redone import RedoneChecker
 from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
 from ledger.audit.rules import RULES, UNCHECKED
+from ledger.audit.run_document import RunDocumentChecker
 from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
+from ledger.audit.strays import StrayChecker
 from ledger.audit.stream import Checker, Stream, read_through
 from ledger.audit.subject import find_run
 from ledger.audit.timing import TimingChecker
@@ -148,12 +150,12 @@ def counter_checkers(stream: Stream) -> list[Checker]:
 
 
 def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
-    """Return a stream over a run, not yet read, and whether a writer holds it."""
+    """Return a stream over a run, its log not yet read, and whether a writer holds it."""
     lock = lock_state(run_dir)
+    files = RunFiles(run_dir)
+    files.take_listing()
     has_log = os.path.lexists(run_dir / LOG)
-    stream = Stream(
-        files=RunFiles(run_dir), findings=Findings(), has_log=has_log, is_live=lock.state == "held"
-    )
+    stream = Stream(files=files, findings=Findings(), has_log=has_log, is_live=lock.state == "held")
     return stream, lock
 
 
@@ -165,6 +167,10 @@ def audit_stream(stream: Stream, checkers: list[Checker]) -> None:
     """
     if stream.has_log:
         read_through(stream, checkers)
+    for path, _ in stream.captured:
+        stream.files.look_again(path)
+    # A writer may have begun since; one that has ended since was at work while the log was read.
+    stream.is_live = stream.is_live or lock_state(stream.files.run_dir).state == "held"
     if stream.newer is not None:
         line, found = stream.newer
         raise NewerVersionError(

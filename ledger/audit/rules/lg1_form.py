@@ -37,8 +37,9 @@ FORM_RULES: Final = (
         id="LG103",
         title="seq is dense and sessions follow each other",
         severities=("error",),
-        meaning="`seq` counts 0, 1, 2, … over the whole file; sessions are 1, 2, … and never interleave.",
-        causes="Lines were removed or repeated; two processes wrote at once on a file system without locks.",
+        meaning="`seq` counts 0, 1, 2, … over the whole file; sessions are 1, 2, … of one run, and never "
+        "interleave.",
+        causes="Lines were removed or repeated; logs of two runs were joined; two processes wrote at once on a file system without locks.",
         advice="Look at the lines around the named seq; restore the file from a copy.",
     ),
     Rule(
@@ -87,9 +88,10 @@ FORM_RULES: Final = (
         id="LG108",
         title="run.json says what the log says",
         severities=("error", "warning"),
-        meaning="run.json is derived from the log: sessions, recipes, data, target. One that is absent or "
-        "behind is a warning (it can be rebuilt); one that is damaged, contradicts the log or names a "
-        "session that the log does not have is an error.",
+        meaning="run.json is derived from the log: sessions 1, 2, … in order, recipes, data, target and plan. One "
+        "that is absent, or exactly what it was some sessions ago, is a warning (it can be rebuilt) unless a "
+        "writer is at work; one that is damaged, contradicts the log or names a session that the log does not "
+        "have is an error. The run's facts stand in the first session_start alone.",
         causes="Behind: the process was killed between the log's line and the file. Contradiction: someone "
         "edited it, or it belongs to another run. Missing session: the log was rolled back.",
         advice="Remove a damaged run.json; the next session writes it anew from the log. If the log lacks a "

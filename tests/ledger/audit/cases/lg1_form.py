@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.ledger.audit.cases.base import OTHER, case, edited, later
 from tests.ledger.audit.editing import Events, of_kind, read_events, rewrite_tail
@@ -108,3 +110,54 @@ def run_json_is_behind(run: Path) -> None:
     document = json.loads((run / "run.json").read_bytes())
     del document["sessions"][1]
     (run / "run.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+
+
+def edit_run_document(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change run.json alone."""
+    document = json.loads((run / "run.json").read_bytes())
+    change(document)
+    (run / "run.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+
+
+@case("LG108", "resumed")
+def run_json_lists_a_session_twice(run: Path) -> None:
+    edit_run_document(run, lambda document: document["sessions"].append(document["sessions"][0]))
+
+
+@case("LG108", "resumed")
+def run_json_lists_its_sessions_in_another_order(run: Path) -> None:
+    edit_run_document(run, lambda document: document["sessions"].reverse())
+
+
+@case("LG108", "resumed")
+def run_json_lists_the_second_session_alone(run: Path) -> None:
+    edit_run_document(run, lambda document: document["sessions"].pop(0))
+
+
+@case("LG108", "resumed")
+def run_json_is_behind_with_another_target(run: Path) -> None:
+    edit_run_document(
+        run, lambda document: (document["sessions"].pop(), document.update(target_step=99, planned_tokens=1))
+    )
+
+
+@case("LG108", "resumed")
+def run_json_places_a_session_elsewhere(run: Path) -> None:
+    """The line that it names is that of the log, so LG105 has nothing to say."""
+    log = [json.loads(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
+
+    def change(document: dict[str, Any]) -> None:
+        document["sessions"][1]["log"] = {"seq": 3, "chain": log[3]["chain"]}
+
+    edit_run_document(run, change)
+
+
+@edited("LG108", "resumed")
+def a_second_session_states_the_facts_again(events: Events) -> None:
+    first, second = of_kind(events, "session_start")
+    second["run"] = first["run"]
+
+
+@edited("LG103", "resumed")
+def a_session_of_another_run(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["run_id"] = "other"
