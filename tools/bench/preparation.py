@@ -53,7 +53,6 @@ def bare_tiktoken() -> Any:
 
 def datatrove_run(folder: Path, files: list[Path]) -> None:
     """Tokenize with datatrove: one task a worker."""
-    importlib.import_module("loguru").logger.remove()
     executor = importlib.import_module("datatrove.executor")
     readers = importlib.import_module("datatrove.pipeline.readers")
     tokens = importlib.import_module("datatrove.pipeline.tokens")
@@ -73,15 +72,15 @@ def datatrove_run(folder: Path, files: list[Path]) -> None:
     ).run()
 
 
-def compare(files: list[Path], folder: Path, texts: list[str], *, rounds: int) -> dict[str, float]:
-    """Measure the same files with every contender; texts are those of one file."""
+def compare(files: list[Path], folder: Path, texts: list[str], *, times: int) -> dict[str, float]:
+    """Measure with every contender; the files hold the texts so many times."""
     encoding, config, output = bare_tiktoken(), configure(files), folder / "data"
     tokens = sum(map(len, encoding.encode_ordinary_batch(texts, num_threads=WORKERS))) + len(texts)
-    work = tokens * len(files) / 1e6
+    work = tokens * times / 1e6
 
     def bare() -> None:
         with ThreadPoolExecutor(WORKERS) as pool:
-            for _ in files:
+            for _ in range(times):
                 list(pool.map(lambda text: encoding.encode_to_numpy(text, disallowed_special=()), texts))
 
     def whole() -> None:
@@ -91,6 +90,7 @@ def compare(files: list[Path], folder: Path, texts: list[str], *, rounds: int) -
     contenders = {"bare tiktoken": Contender(bare, work), "data_prep": Contender(whole, work)}
     if importlib.util.find_spec("datatrove") is not None:
         contenders["datatrove"] = Contender(lambda: datatrove_run(folder / "trove", files), work)
+    rounds = int(os.environ.get("ROUNDS", "3"))
     return measure(contenders, rounds=rounds, unit="Mtokens/s", base="bare tiktoken")
 
 
@@ -102,16 +102,19 @@ def main() -> None:
     if importlib.util.find_spec("datatrove") is None:
         print("datatrove is not installed: left out")
     parquet = importlib.import_module("pyarrow.parquet")
-    texts = parquet.read_table(CORPUS, columns=["text"]).column(0).to_pylist()
+    table = parquet.read_table(CORPUS)
+    texts = table.column("text").to_pylist()
+    size = -(-table.num_rows // WORKERS)
+    halves = [table.slice(number * size, size) for number in range(WORKERS)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for times in (1, int(os.environ.get("TIMES", "10"))):
-            files = [folder / f"{times}-times" / f"{number}.parquet" for number in range(times)]
+            files = [folder / f"{times}-times" / f"{number}.parquet" for number in range(times * WORKERS)]
             files[0].parent.mkdir()
-            for path in files:
-                shutil.copyfile(CORPUS, path)
-            print(f"\nthe text {times} times")
-            ratios = compare(files, folder, texts, rounds=3)
+            for number, path in enumerate(files):
+                parquet.write_table(halves[number % WORKERS], path)
+            print(f"\nthe text {times} times", flush=True)
+            ratios = compare(files, folder, texts, times=times)
     print(f"target 0.75 of bare tiktoken: {ratios['data_prep']:.2f}")
     if "datatrove" in ratios:
         print(f"target 3.5 of datatrove: {ratios['data_prep'] / ratios['datatrove']:.2f}")
