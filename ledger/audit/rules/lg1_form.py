@@ -39,7 +39,8 @@ FORM_RULES: Final = (
         severities=("error",),
         meaning="`seq` counts 0, 1, 2, … over the whole file; sessions are 1, 2, … of one run, and never "
         "interleave.",
-        causes="Lines were removed or repeated; logs of two runs were joined; two processes wrote at once on a file system without locks.",
+        causes="Lines were removed or repeated; logs of two runs were joined; two processes wrote at once on a file "
+        "system without locks.",
         advice="Look at the lines around the named seq; restore the file from a copy.",
     ),
     Rule(

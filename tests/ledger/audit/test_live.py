@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ledger.audit import reconcile, reconciliation, summarize
+from ledger.audit import reconcile, summarize
+from ledger.audit.stream import read_through
 from ledger.recorder import RunRecorder
 from ledger.records.documents import Verdict
 from tests.support.toy import Killed, ToyLoop, ToySettings, attempt, begin, evaluate, run_toy, save
@@ -55,14 +56,13 @@ def audit_while(
     after: Callable[[], object] = lambda: None,
 ) -> Verdict:
     """Audit a run whose writer acts just before the log is read, and again just behind."""
-    read_through = reconciliation.read_through
 
     def read(*arguments: Any) -> None:
         before()
         read_through(*arguments)
         after()
 
-    monkeypatch.setattr(reconciliation, "read_through", read)
+    monkeypatch.setattr("ledger.audit.reconciliation.read_through", read)
     return reconcile(run)
 
 
