@@ -201,9 +201,9 @@ def test_a_path_of_nothing_is_refused(source):
         prepare(configure(source), output="")
 
 
-def test_a_missing_parent_is_not_made(source, tmp_path):
-    with pytest.raises(EvidenceMissingError, match="no such folder"):
-        prepare(configure(source), output=tmp_path / "absent" / "data")
+def test_missing_folders_above_the_output_are_made(source, tmp_path):
+    prepare(configure(source), output=tmp_path / "absent" / "deep" / "data")
+    assert verify_dataset(tmp_path / "absent" / "deep" / "data").problems == ()
 
 
 class Meddler(Quiet):
