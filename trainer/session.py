@@ -149,7 +149,11 @@ def _is_done(request: Request, recorder: RunRecorder, choice: Choice, config: Tr
     """Tell whether the run is complete and this request adds nothing: no raised target, no restart, no older start."""
     if request.restart or not recorder.is_completed:
         return False
-    goes_back = choice.parent is not None and choice.parent != recorder.latest_checkpoint()
+    goes_back = (
+        request.resume not in (None, "auto", "latest")
+        and choice.parent is not None
+        and not recorder.is_at_end(choice.parent)
+    )
     return config.run.target_step == recorder.target_in_force and not goes_back
 
 

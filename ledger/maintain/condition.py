@@ -57,6 +57,7 @@ def examine(run_dir: Path, *, fs: FileSystem) -> Condition:
         UnsafeError, StorageError: as reading says.
     """
     opened = open_run(run_dir, trusts_run_document=False, fs=fs)
+    opened.latest()  # refuses one that vanished: nothing brings it back
     condition = Condition(
         run_id=opened.history.run_id,
         tail=opened.tail,

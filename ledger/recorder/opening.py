@@ -6,12 +6,12 @@ starts: a writer never appends to a log that it could not follow to its end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger.checkpoints import CompleteCheckpoint, find_checkpoints
+from ledger.checkpoints import CompleteCheckpoint, find_checkpoints, find_incomplete
 from ledger.errors import EvidenceMissingError, NewerVersionError, UsageError, VerificationError
-from ledger.history import History
+from ledger.history import History, KnownCheckpoint
 from ledger.records.documents import Recipe, RunDocument
 from ledger.records.events import UnknownEvent
 from ledger.records.layout import (
@@ -20,10 +20,12 @@ from ledger.records.layout import (
     EVALUATIONS,
     LOCK,
     LOG,
+    MANIFEST,
     QUARANTINE,
     RECIPES,
     RUN,
     SEAL,
+    parse_checkpoint_name,
 )
 from ledger.records.parts import LogPosition
 from ledger.storage.atomic import is_temporary_name
@@ -37,6 +39,11 @@ from ledger.storage.log import LogTail, read_log
 from ledger.storage.mounts import is_case_insensitive
 
 __all__ = ["OpenedRun", "acquire_lock", "open_run", "read_recipe", "refuse_foreign_folder"]
+
+_OTHER_WAYS = (
+    "restore it from a copy; or go back on purpose: name another checkpoint with --resume PATH, "
+    "or type --restart"
+)
 
 _OURS = frozenset(
     {RUN, LOCK, LOG, RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE, SEAL}
@@ -56,12 +63,68 @@ class OpenedRun:
     """A torn tail that must go to quarantine before anything is appended."""
     checkpoints: list[CompleteCheckpoint]
     """Complete checkpoints whose pin lies on the log."""
+    incomplete: list[str] = field(default_factory=list)
+    """Paths of folders with a checkpoint's name that lost their manifest."""
 
     def latest(self) -> CompleteCheckpoint | None:
-        """Return the complete checkpoint furthest along the current branch."""
-        by_path = {found.path: found for found in self.checkpoints}
-        known = self.history.latest(found.known for found in self.checkpoints)
-        return None if known is None else by_path[known.path]
+        """Return the complete checkpoint furthest along the current branch.
+
+        Raises:
+            EvidenceMissingError: one lay further and vanished, though retention did not remove it.
+            VerificationError: its manifest is not the one that its event names.
+        """
+        complete = {found.path: found for found in self.checkpoints}
+        known = {
+            kept.path: kept for kept in self.history.checkpoints() if kept.path not in self.history.pruned
+        }
+        furthest = self.history.latest((known | {path: complete[path].known for path in complete}).values())
+        self._require_manifests(furthest)
+        if furthest is None:
+            return None
+        if furthest.path not in complete:
+            raise _vanished(self.folder / furthest.path, "is absent or not complete")
+        self.require_recorded(complete[furthest.path])
+        return complete[furthest.path]
+
+    def _require_manifests(self, furthest: KnownCheckpoint | None) -> None:
+        """Make sure that no folder which lost its manifest lies further, as far as its name tells."""
+        ends = {segment.session.number: segment.end.step for segment in self.history.branch()}
+        for path in self.incomplete:
+            step, session = parse_checkpoint_name(path.rpartition("/")[2]) or (0, 0)
+            if step <= ends.get(session, -1) and (furthest is None or step > furthest.counters.step):
+                raise _vanished(self.folder / path, f"holds no {MANIFEST}")
+
+    def require_recorded(self, checkpoint: CompleteCheckpoint) -> None:
+        """Make sure that a checkpoint's manifest is the one that its event names, where it has one.
+
+        Raises:
+            VerificationError: it is another.
+        """
+        for known in self.history.checkpoints():
+            if known.path == checkpoint.path and known.manifest_sha256 != checkpoint.manifest_sha256:
+                raise VerificationError(
+                    "is not the manifest that the checkpoint event names",
+                    path=checkpoint.folder / MANIFEST,
+                    expected=f"the file with SHA-256 {known.manifest_sha256}",
+                    advice=_OTHER_WAYS,
+                )
+
+    def is_at_end(self, checkpoint: CompleteCheckpoint) -> bool:
+        """Tell whether a checkpoint stands where the current branch ends."""
+        end = self.history.branch()[-1].end
+        return self.history.is_on_branch(checkpoint.known) and (
+            checkpoint.manifest.counters.microbatches == end.microbatches
+        )
+
+
+def _vanished(folder: Path, problem: str) -> EvidenceMissingError:
+    """Return the refusal to go around a checkpoint that was committed and is not there as it was."""
+    return EvidenceMissingError(
+        problem,
+        path=folder,
+        expected="the latest checkpoint of the run's current branch, which nothing says was removed on purpose",
+        advice=_OTHER_WAYS,
+    )
 
 
 def read_recipe(run_dir: Path, sha256: str, *, fs: FileSystem = OS) -> Recipe:
@@ -149,7 +212,14 @@ def open_run(run_dir: Path, *, trusts_run_document: bool = True, fs: FileSystem 
         tail = log.tail
         _check_tail(path, tail)
     _check_pins(run_dir, pins, chains, head)
-    return OpenedRun(folder=run_dir, history=history, head=head, tail=tail, checkpoints=checkpoints)
+    return OpenedRun(
+        folder=run_dir,
+        history=history,
+        head=head,
+        tail=tail,
+        checkpoints=checkpoints,
+        incomplete=find_incomplete(run_dir, fs=fs),
+    )
 
 
 def _check_tail(path: Path, tail: LogTail | None) -> None:

@@ -127,8 +127,17 @@ class RunRecorder:
         return self._run.history.target_step()
 
     def latest_checkpoint(self) -> CompleteCheckpoint | None:
-        """Return the complete checkpoint furthest along the current branch, with or without an event."""
+        """Return the complete checkpoint furthest along the current branch, with or without an event.
+
+        Raises:
+            EvidenceMissingError: one lay further and vanished: going on from an older one is not done silently.
+            VerificationError: its manifest is not the one that its event names.
+        """
         return self._run.latest()
+
+    def is_at_end(self, checkpoint: CompleteCheckpoint) -> bool:
+        """Tell whether a checkpoint stands where the current branch ends, so that going on from it repeats nothing."""
+        return self._run.is_at_end(checkpoint)
 
     def checkpoint_named(self, folder: Path | str) -> CompleteCheckpoint:
         """Return the complete checkpoint in `folder`, which may lie on a superseded branch.

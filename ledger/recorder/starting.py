@@ -119,7 +119,7 @@ def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
         raise UsageError("a restart begins at the run's start and takes no checkpoint")
     if plan.start == "resume" and plan.parent is None:
         raise UsageError("a resume needs a checkpoint", advice="choose start 'auto' or 'restart'")
-    if plan.start == "auto" and plan.parent is None and opened.latest() is not None:
+    if plan.start == "auto" and opened.latest() is not None and plan.parent is None:
         raise UsageError("'auto' begins at the run's start only where the current branch holds no checkpoint")
     if plan.parent is not None and plan.parent.manifest.run_id != opened.history.run_id:
         raise UsageError(
@@ -133,6 +133,8 @@ def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
             path=plan.parent.folder,
             expected="what `latest_checkpoint` or `checkpoint_named` returned",
         )
+    if plan.parent is not None:
+        opened.require_recorded(plan.parent)
 
 
 def _check_data(opened: OpenedRun, plan: SessionPlan, accumulation: int) -> None:

@@ -278,3 +278,19 @@ def _infinite_once() -> Callable[[Any], Tensor]:
         return gradient_norm(parameters) * (float("inf") if next(calls) == 1 else 1.0)
 
     return norm
+
+
+def test_a_vanished_latest_checkpoint_is_gone_around_only_on_purpose(dataset, tmp_path):
+    policy = {"policy": "interval", "interval": 2}
+    config = tiny_config(dataset, run={"target_step": 4}, checkpoint=policy)
+    train(config, tmp_path / "damaged")
+    checkpoints = tmp_path / "damaged" / "checkpoints"
+    (checkpoints / "step-00000004-s01" / "manifest.json").unlink()
+    before = _written(tmp_path / "damaged")
+    for resume in ("auto", "latest"):
+        with pytest.raises(EvidenceMissingError, match="step-00000004-s01"):
+            train(config, tmp_path / "damaged", resume=resume)
+    assert _written(tmp_path / "damaged") == before
+    shutil.rmtree(checkpoints / "step-00000004-s01")
+    train(config, tmp_path / "damaged", resume=str(checkpoints / "step-00000002-s01"))
+    assert sessions(tmp_path / "damaged")[-1] == ("resume", "completed")

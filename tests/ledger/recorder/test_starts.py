@@ -147,11 +147,12 @@ def test_a_damaged_trainer_state_is_refused(damaged):
     refuse(damaged, VerificationError, "is not the file that manifest.json lists")
 
 
-def test_a_resume_needs_a_checkpoint_and_a_restart_takes_none(damaged):
-    shutil.rmtree(damaged / "checkpoints")
-    refuse(damaged, UsageError, "a resume needs a checkpoint")
-    start(damaged, start="auto")
-    assert events_of(damaged, SessionStart)[-1].parent is None
+def test_a_resume_needs_a_checkpoint_and_auto_does_without(run_dir):
+    settings = dataclasses.replace(SETTINGS, policy="none")
+    run_toy(run_dir, settings, fs=QUICK)
+    refuse(run_dir, UsageError, "a resume needs a checkpoint", settings=settings)
+    start(run_dir, settings, start="auto")
+    assert events_of(run_dir, SessionStart)[-1].parent is None
 
 
 def test_auto_does_not_pass_over_a_checkpoint(finished):
