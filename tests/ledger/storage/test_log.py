@@ -215,7 +215,7 @@ class TestRefusedEvents:
             {"loss": -0.0},
             {"clipped": -1},
             {"clipped": True},
-            {"loss": object()},
+            pytest.param({"loss": object()}, id="an object"),
             {"batches": ["0123456789ABCDEF"]},
         ],
         ids=repr,
