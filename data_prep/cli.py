@@ -23,8 +23,8 @@ from data_prep.manifest import ALGORITHM
 from data_prep.pipeline import PreparedDataset, prepare
 from data_prep.progress import Progress, Quiet
 from data_prep.sources import open_source
+from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, leaf_classes, load_config
-from ledger.errors import LedgerError
 
 __all__ = ["app", "main"]
 
@@ -84,16 +84,16 @@ def main() -> None:
     """Run the command line; an error is one sentence on stderr and an exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
+    name = program_name("python -P -m data_prep")
+    sys.exit(guard(lambda: _run(name)))
+
+
+def _run(name: str) -> None:
     try:
-        app(prog_name="data_prep")
-    except LedgerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        for note in getattr(error, "__notes__", ()):
-            print(note, file=sys.stderr)
-        sys.exit(error.exit_code)
+        app(prog_name=name)
     except KeyboardInterrupt:
         print("interrupted; complete shards are kept for the next preparation", file=sys.stderr)
-        sys.exit(130)
+        raise
 
 
 class _ShownProgress:

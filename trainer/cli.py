@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, load_config
-from ledger.errors import EvidenceMissingError, LedgerError, UsageError
+from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recipes import identity_sha256
 from trainer.config import TrainerConfig
 from trainer.recipe import PARTS, complete_config, fix_horizon, recipe_of
@@ -120,13 +121,8 @@ def resolve(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default the process's own; an error is one sentence on stderr and an exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    try:
-        app(args=arguments, prog_name="python -P -m trainer")
-    except LedgerError as error:
-        _warn(f"error: {error}")
-        for note in getattr(error, "__notes__", ()):
-            _warn(note)
-        sys.exit(error.exit_code)
+    name = program_name("python -P -m trainer")
+    sys.exit(guard(lambda: app(args=arguments, prog_name=name)))
 
 
 def _run_directory(config: TrainerConfig, typed: Path | None) -> Path:

@@ -13,8 +13,8 @@ import typer
 
 from ledger import __version__
 from ledger.cli.lazy import LazyGroup
-from ledger.cli.screen import print_error
-from ledger.errors import LedgerError, UsageError
+from ledger.cli.screen import PROGRAM, guard
+from ledger.errors import UsageError
 
 __all__ = ["app", "main"]
 
@@ -50,20 +50,15 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes away ends us quietly
-    try:
-        if arguments and arguments[0] in HANDED_OVER:
-            _hand_over(arguments[0], arguments[1:])
-        app(arguments, prog_name="ledger")
-    except LedgerError as error:
-        print_error(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except SystemExit as end:  # how the command line says that it is done
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+    return guard(lambda: _run(given))
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments and arguments[0] in HANDED_OVER:
+        _hand_over(arguments[0], arguments[1:])
+    app(arguments, prog_name="ledger")
 
 
 def _hand_over(command: str, arguments: list[str]) -> None:
@@ -75,4 +70,5 @@ def _hand_over(command: str, arguments: list[str]) -> None:
             advice=f"pip install 'pilot-ledger[{extra}]'",
         )
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", package, command, *arguments])  # noqa: S606 - ours
+    words = [sys.executable, "-P", "-m", package, command, *arguments]
+    os.execve(sys.executable, words, os.environ | {PROGRAM: "ledger"})  # noqa: S606 - ours
