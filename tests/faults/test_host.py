@@ -27,8 +27,9 @@ from tests.ledger.storage.building import note, write_log
 from tests.support.audited import assert_honest
 from tests.support.faults import Snapshot, diverted
 from tests.support.faults_checks import check_passed
-from tests.support.faults_scenarios import SETTINGS, finish_run, interrupted_run, session
+from tests.support.faults_scenarios import finish_run, interrupted_run
 from tests.support.faults_server import Server
+from tests.support.faults_session import SETTINGS, session
 from tests.support.toy import ToyLoop, attempt, begin, run_toy, save, train
 
 

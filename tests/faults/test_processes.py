@@ -23,8 +23,9 @@ from tests.support.audited import assert_honest
 from tests.support.faults import Snapshot
 from tests.support.faults_checks import check_audit, check_documents, check_passed
 from tests.support.faults_children import check_child, check_told
-from tests.support.faults_scenarios import finish_run, session
+from tests.support.faults_scenarios import finish_run
 from tests.support.faults_server import Server
+from tests.support.faults_session import session
 from tests.support.faults_tally import TALLY
 from tests.support.reading import events
 from tests.support.toy import ToyLoop, ToySettings, attempt

@@ -18,7 +18,8 @@ from ledger.storage.filesystem import OS
 from tests.ledger.storage.building import session_start, train, write_log
 from tests.support.faults import Snapshot
 from tests.support.faults_checks import check_passed
-from tests.support.faults_scenarios import finish_run, session
+from tests.support.faults_scenarios import finish_run
+from tests.support.faults_session import session
 from tests.support.toy import attempt, save
 
 

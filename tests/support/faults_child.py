@@ -17,8 +17,9 @@ from ledger.recorder import RunRecorder
 from ledger.records.events import Event, Train
 from ledger.storage.filesystem import OS
 from ledger.storage.log import EventLog
-from tests.support.faults_scenarios import finish_run, session
+from tests.support.faults_scenarios import finish_run
 from tests.support.faults_server import acknowledge, arm_shim, shim_counts
+from tests.support.faults_session import session
 from tests.support.toy import ToyLoop, ToySettings, attempt, save, train
 
 

@@ -8,7 +8,6 @@ it with what the code holds.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from ledger.records.layout import LOG, RUN
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
-from tests.support.clocks import SteppingClock
 from tests.support.faults import diverted
 from tests.support.faults_checks import (
     check_dataset,
@@ -34,28 +32,14 @@ from tests.support.faults_checks import (
     check_stage,
     check_stage_done,
 )
+from tests.support.faults_session import RAISED, SETTINGS, session
 from tests.support.toy import (
-    Killed,
     ToyLoop,
-    ToySettings,
     attempt,
-    begin,
     evaluate,
     save,
     train,
-    write_safetensors,
 )
-
-SETTINGS: Final = ToySettings(
-    target_step=4,
-    accumulation=1,
-    checkpoint_interval=2,
-    evaluate_every=None,
-    skip_attempts=frozenset({3}),
-)
-NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-RAISED: Final = dataclasses.replace(SETTINGS, target_step=5)
-"""The same under a raised target: an amendment."""
 
 
 class Watchable(Protocol):
@@ -91,54 +75,6 @@ class Scenario:
     """So many faults are tried at most, because a try takes long."""
     reports: bool = False
     """What the system refuses is a part of the command's answer and no error."""
-
-
-@dataclass
-class SeamLoop(ToyLoop):
-    """A toy loop that writes its tensors through the seam too."""
-
-    fs: FileSystem = OS
-
-    def save(self, folder: Path, metadata: dict[str, str]) -> None:
-        """Write the two tensor files of a checkpoint."""
-        files = (
-            ("model.safetensors", "weight", self.weight),
-            ("optimizer.safetensors", "moment", self.weight * 2),
-        )
-        for file, tensor, value in files:
-            write_safetensors(_Through(self.fs, folder / file), tensor, value, metadata)  # type: ignore[arg-type]
-
-
-class _Through:
-    """The one method of a path that the toy's writer needs, through the seam."""
-
-    def __init__(self, fs: FileSystem, path: Path) -> None:
-        self._fs = fs
-        self._path = path
-
-    def write_bytes(self, data: bytes) -> None:
-        """Write a new file without syncing it, as a training loop does."""
-        with self._fs.opened(self._path, NEW_FILE) as descriptor:
-            self._fs.write(descriptor, data, path=self._path)
-
-
-def session(
-    run: Path,
-    fs: FileSystem,
-    body: Callable[[RunRecorder, ToyLoop], object],
-    *,
-    settings: ToySettings = SETTINGS,
-) -> None:
-    """Start or continue a toy run and do `body` in it; a dead process leaves it as it is."""
-    loop = SeamLoop(settings, fs=fs)
-    recorder = RunRecorder(run, clock=SteppingClock(), fs=fs)
-    try:
-        with recorder:
-            begin(recorder, loop, start="auto" if recorder.has_sessions else "fresh")
-            body(recorder, loop)
-    except Killed:
-        recorder.abandon()
-        raise
 
 
 def finish_run(place: Path, fs: FileSystem = OS) -> None:
@@ -336,12 +272,13 @@ def _keep_verdict_again(place: Path, fs: FileSystem) -> None:
 
 
 def corpus(place: Path) -> None:
-    """Begin with a source of a few documents, and with what a killed preparation left."""
+    """Begin with a source of a few documents, and with what two killed preparations left."""
     nothing(place)
     write_jsonl(place / "corpus.jsonl", texts(6))
-    left = place / "work" / ".data.tmp-0123456789abcdef"
-    left.mkdir(parents=True)
-    (left / "train-00000.npy").write_bytes(b"half")
+    for digits in ("0123456789abcdef", "fedcba9876543210"):
+        left = place / "work" / f".data.tmp-{digits}"
+        left.mkdir(parents=True)
+        (left / "train-00000.npy").write_bytes(b"half")
 
 
 def prepare_dataset(place: Path, fs: Any) -> None:
