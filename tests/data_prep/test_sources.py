@@ -114,7 +114,9 @@ def test_a_bad_line_is_refused_with_its_place(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [gzip.compress(b"x" * 5_000)[:-20], b"not gzip at all\n", gzip.compress(b"x")[:5]]
+    "data",
+    [gzip.compress(b"x" * 5_000)[:-20], b"not gzip at all\n", gzip.compress(b"x")[:5]],
+    ids=["no end", "no gzip", "half a head"],
 )
 def test_damaged_gzip_is_found(data, tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(data)
