@@ -9,14 +9,19 @@ import msgspec
 
 from ledger.audit.files import CheckpointFolder, Loaded
 from ledger.audit.replay import describe
-from ledger.audit.stream import Captured, Checker, Stream
+from ledger.audit.stream import Captured, Checker, Standing, Stream
 from ledger.audit.tensors import digest_problems, moment_problems
 from ledger.records.documents import CheckpointManifest, TrainerState
+from ledger.records.events import Checkpoint
 from ledger.records.layout import MANIFEST, TRAINER_STATE
 from ledger.storage.canonical import digest_of
 
 __all__ = ["CheckpointChecker", "checkpoint_problems"]
 
+UNMOVED_PARTS: Final = ("model", "optimizer", "schedule", "rng", "scaler", "guards")
+"""What must be the same in two digests of one moment; the cursor is compared as such."""
+TRAINED_PARTS: Final = ("model", "optimizer")
+"""What nothing but an update moves."""
 TRAINER_PARTS: Final = ("schedule", "rng", "scaler", "guards")
 
 
@@ -79,30 +84,39 @@ class CheckpointChecker(Checker):
     def _check_orphan(self, path: str, folder: CheckpointFolder) -> None:
         if folder.manifest.document is None:
             return
+        event = self._event_of(folder.manifest.sha256)
+        problems = [] if event is None else [f"it is a copy of {event}"]
         is_pinned = f"{path}/{MANIFEST}" in self.stream.pinned  # otherwise LG105 speaks of it
-        if is_pinned and not self.stream.is_live:
+        is_sound = self._check_folder(folder, folder.manifest.document, problems)
+        if is_sound and is_pinned and not self.stream.is_live:
             self.findings.add(
                 "LG401",
                 "is complete but no event speaks of it: the process was killed before it could; it is usable",
                 where=path,
                 severity="warning",
             )
-        self._check_folder(folder, folder.manifest.document, [])
+
+    def _event_of(self, manifest_sha256: str | None) -> str | None:
+        """Return the path of the checkpoint whose event names a manifest."""
+        paths = (path for path, sha256 in self.stream.captured if sha256 == manifest_sha256)
+        return next(paths, None)
 
     def _check_folder(
         self, folder: CheckpointFolder, manifest: CheckpointManifest, problems: list[str]
-    ) -> None:
+    ) -> bool:
+        """Report what is wrong with a complete checkpoint; returns whether nothing is."""
         trainer = self.stream.files.trainer_state(folder)
         found = [
             *checkpoint_problems(folder, manifest, trainer, rehash=self._rehash),
             *[("LG403", "", problem) for problem in [*problems, *self._session_problems(manifest)]],
         ]
         if found and self._is_gone(folder):
-            return
+            return False
         for rule, name, problem in found:
             self.findings.add(rule, problem, where=f"{folder.path}/{name}" if name else folder.path)
         if not found:
             self.verified.add(folder.path)
+        return not found
 
     def _is_gone(self, folder: CheckpointFolder) -> bool:
         """Tell whether a writer's retention removed a folder while it was looked at."""
@@ -172,12 +186,31 @@ def _event_problems(captured: Captured, manifest: CheckpointManifest) -> Iterato
         )
     if event.state != manifest.state:
         yield "event and manifest state different digests of the live state"
+    if event.kind != manifest.kind:
+        yield f"the event says kind {event.kind!r}, the manifest {manifest.kind!r}"
+    listed = sum(entry.bytes for entry in manifest.files.values())
+    if event.bytes != listed:
+        yield f"the event says {event.bytes} bytes, the manifest's files hold {listed}"
     standing = captured.standing
-    if standing is not None and (standing.cursor, standing.data_chain) != (
+    if standing is None:
+        return
+    yield from _standing_problems(event, standing)
+    if (standing.cursor, standing.data_chain) != (
         manifest.cursor,
         manifest.data_chain,
     ):
         yield "the manifest's cursor or data_chain is not where the log stood when it was captured"
+
+
+def _standing_problems(event: Checkpoint, standing: Standing) -> Iterator[str]:
+    """Compare the state with that of the train event or start just before, where nothing was processed between."""
+    if standing.state is None or standing.microbatches != event.at.microbatches:
+        return
+    parts = UNMOVED_PARTS if standing.seq == event.at.seq else TRAINED_PARTS
+    for part in parts:
+        found, expected = getattr(event.state, part), getattr(standing.state, part)
+        if found != expected:
+            yield f"the event's digest of {part} is {found}, that of seq {standing.seq} {expected}"
 
 
 def _name_problems(folder: CheckpointFolder, manifest: CheckpointManifest) -> Iterator[str]:

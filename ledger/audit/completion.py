@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
 from ledger.history import KnownCheckpoint, Session, subtract_counters
@@ -19,8 +20,9 @@ class CompletionChecker(Checker):
 
     rules: ClassVar[tuple[str, ...]] = ("LG701", "LG702", "LG703", "LG704")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, evaluations: EvaluationRecordChecker) -> None:
         super().__init__(stream)
+        self._evaluations = evaluations
         self.is_complete = False
         """Whether the branch reached its target and its last session says so."""
 
@@ -82,7 +84,7 @@ class CompletionChecker(Checker):
             "LG702",
             f"there is no complete checkpoint at step {target} on the branch",
             where=f"{LOG} seq {last.last_seq}",
-            severity="error" if claims_completion else "missing",
+            severity="error" if claims_completion and not self.stream.is_live else "missing",
         )
         return None
 
@@ -119,9 +121,10 @@ class CompletionChecker(Checker):
             if loaded.document is None:
                 continue
             problem = self._evaluation_problem(loaded.document, last, final, validation)
+            problem = problem or self._evaluations.problem_of(loaded.path, loaded.document)
             if problem is None:
                 return
-            if loaded.document.step == last.last.step:
+            if "names another checkpoint" not in problem:
                 reasons.append(f"{loaded.path} {problem}")
         what = final.path if final is not None else "the final state"
         self.findings.add(
@@ -129,6 +132,7 @@ class CompletionChecker(Checker):
             f"no complete, finite evaluation of {what} is on record"
             + (f": {'; '.join(reasons[:3])}" if reasons else ""),
             where=EVALUATIONS,
+            severity="missing",
         )
 
     def _evaluation_problem(
@@ -143,6 +147,8 @@ class CompletionChecker(Checker):
             found.state is None or end_state is None or found.state.model != end_state.model
         ):
             return "is not of the final state"
+        if found.step != last.last.step:
+            return f"is of step {found.step}"
         if found.data_sha256 != validation:
             return "measures other data than the run's validation data"
         if not found.complete:

@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from ledger.audit.subject import is_dataset, require_folder
 from ledger.audit.track import Track
 from ledger.dataset.manifest import METADATA_NAME, Dataset, Split, open_dataset
 from ledger.dataset.mix import mix_sha256
 from ledger.dataset.order import Geometry
 from ledger.dataset.reader import Reader
 from ledger.dataset.source import Microbatch
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, UsageError
 from ledger.laws.batches import usable_tokens
 from ledger.records.fields import Json
 
-__all__ = ["Corpus", "RunReader", "epoch_tokens"]
+__all__ = ["TRAIN", "Corpus", "RunReader", "epoch_tokens", "require_dataset"]
 
 TRAIN: Final = "train"
 HELD_OUT: Final = "validation"
@@ -104,6 +105,31 @@ class Corpus:
             return None
         name = TRAIN if self.is_mix or source not in dataset.manifest.splits else source
         return dataset.split(name) if name in dataset.manifest.splits else None
+
+    def positions_of(self, data_sha256: str, split: str) -> int | None:
+        """Return the target positions of a split of a dataset, None where that is not at hand."""
+        datasets = [*self.datasets.values()] + ([] if self.held_out is None else [self.held_out])
+        for dataset in datasets:
+            if dataset.metadata_sha256 == data_sha256 and split in dataset.manifest.splits:
+                return dataset.split(split).tokens - 1
+        return None
+
+
+def require_dataset(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a dataset, or of a mix: one that holds the datasets of its sources.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    folder = require_folder(path, what="a dataset")
+    if is_dataset(folder) or any(is_dataset(child) for child in folder.iterdir()):
+        return folder
+    raise UsageError(
+        "holds no dataset",
+        path=folder,
+        expected=f"a folder with {METADATA_NAME}, or of a mix the folder that holds its sources",
+        advice="check the path",
+    )
 
 
 def epoch_tokens(track: Track, *, source: str, corpus: Corpus) -> int | None:

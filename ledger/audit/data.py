@@ -1,29 +1,20 @@
-"""LG501 to LG504, LG506: the data that the run names and what is at hand of it."""
+"""LG501 to LG504: the data that the run names and what is at hand of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ledger.audit.corpus import Corpus, RunReader
-from ledger.audit.recurrence import branch_batches
+from ledger.audit.corpus import Corpus
 from ledger.audit.stream import Checker, Stream
-from ledger.audit.track import Track
 from ledger.dataset.leakage import find_held_out_documents, find_shared_documents
 from ledger.dataset.manifest import Dataset, listed_files
 from ledger.dataset.verify import DatasetProblem, check_tokens, verify_dataset
 from ledger.errors import LedgerError, VerificationError
 from ledger.records.events import AnyEvent, DataVerified, SessionStart, UnknownEvent
-from ledger.records.layout import LOG
 from ledger.records.parts import DataIdentities
 
-__all__ = ["BatchChecker", "DataChecker"]
-
-SAMPLED_BATCHES: Final = 32
-REPORTED_BATCHES: Final = 20
+__all__ = ["DataChecker"]
 
 
 class DataChecker(Checker):
@@ -148,84 +139,3 @@ def _token_problems(dataset: Dataset, held_out: Dataset | None) -> Iterator[Data
     yield from find_shared_documents(dataset)
     if held_out is not None and held_out.metadata_sha256 != dataset.metadata_sha256:
         yield from find_held_out_documents(dataset, held_out=held_out)
-
-
-class BatchChecker(Checker):
-    """LG506: the batches logged are the data there is; where all are read again, LG215: so are the loss tokens."""
-
-    rules: ClassVar[tuple[str, ...]] = ("LG506",)
-
-    def __init__(self, stream: Stream, *, corpus: Corpus, rehash: bool) -> None:
-        super().__init__(stream)
-        self._corpus = corpus
-        self._rehash = rehash
-
-    def finish(self) -> None:
-        """Read a sample of the branch's microbatches again, or all of them."""
-        branch = self.stream.history.branch()
-        first = self.stream.track_of(branch[0].session.number) if branch else None
-        if first is None:
-            return
-        batches = branch_batches(self.stream)
-        if isinstance(batches, str):
-            self.findings.skip("LG506", batches)
-            return
-        is_sample = not self._rehash and batches.size > SAMPLED_BATCHES
-        reader = RunReader.of(first, corpus=self._corpus, scattered=is_sample)
-        if isinstance(reader, str):
-            self.findings.skip("LG506", reader)
-            return
-        chosen: range | list[int] = range(batches.size)
-        if is_sample:
-            self.findings.skip(
-                "LG506 all", f"{SAMPLED_BATCHES} of {batches.size} microbatches were read again"
-            )
-            chosen = np.linspace(0, batches.size - 1, SAMPLED_BATCHES).astype(int).tolist()
-        loss_tokens = self._compare(reader, batches, chosen)
-        reader.close()
-        if self._rehash and first.masks and loss_tokens is not None:
-            self._check_loss_tokens(loss_tokens, first, microbatches=batches.size)
-
-    def _check_loss_tokens(self, expected: int, first: Track, *, microbatches: int) -> None:
-        """Compare the positions that counted with the document ends in what was read."""
-        branch = self.stream.history.branch_counters()
-        found = branch.loss_tokens - first.start.loss_tokens
-        is_all = branch.microbatches - first.start.microbatches == microbatches
-        if is_all and found != expected:
-            self.findings.add(
-                "LG215",
-                f"{found} tokens counted in the loss, but the documents in the {microbatches} microbatches of "
-                f"the branch leave {expected}",
-                where=LOG,
-                evidence={"found": found, "expected": expected},
-            )
-
-    def _compare(
-        self, reader: RunReader, batches: NDArray[np.uint64], chosen: range | list[int]
-    ) -> int | None:
-        """Report microbatches that differ; return the loss tokens of those read, None where any differs."""
-        differing, loss_tokens = 0, 0
-        for index in chosen:
-            batch = reader.read(index)
-            if isinstance(batch, LedgerError):
-                problem = str(batch)
-            else:
-                found, logged = batch.digest.hex()[:16], f"{int(batches[index]):016x}"
-                if found == logged:
-                    loss_tokens += batch.loss_tokens
-                    continue
-                at = batch.position
-                problem = (
-                    f"the log says that microbatch {index} of the branch has digest {logged}…, but the "
-                    f"shards hold {found}… in {batch.source} at epoch {at.epoch}, offset {at.offset}"
-                )
-            differing += 1
-            if differing <= REPORTED_BATCHES:
-                self.findings.add("LG506", problem, where=f"{LOG}, microbatch {index} of the branch")
-        if differing > REPORTED_BATCHES:
-            self.findings.add(
-                "LG506",
-                f"{differing} of the {len(chosen)} microbatches that were read again are not those logged",
-                where=LOG,
-            )
-        return None if differing else loss_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from ledger.audit.stream import Checker, Stream
@@ -13,6 +14,9 @@ from ledger.records.fields import Measurement, is_finite
 __all__ = ["EvaluationChecker", "FiniteChecker", "LossTokenChecker", "RateChecker"]
 
 RATE_TOLERANCE: Final = 1e-12
+
+MEASURED: Final = ("loss", "loss_last", "grad_norm", "grad_norm_max", "lr")
+"""What a train event says of applied updates alone."""
 
 
 class FiniteChecker(Checker):
@@ -32,11 +36,36 @@ class FiniteChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Check what was measured of applied updates."""
+        self._check_presence(event)
+        self._check_norms(event)
         if any(isinstance(value, str) for value in _measures(event).values()):
             self._report(event)
         if event.window.updates:
             is_broken = any(isinstance(value, str) for value in (event.loss_last, event.grad_norm))
             self._broken_since = event.seq if is_broken else None
+
+    def _check_presence(self, event: Train) -> None:
+        """Measurements are null if and only if no update was applied."""
+        has_updates = event.window.updates > 0
+        for name in MEASURED:
+            if (getattr(event, name) is not None) != has_updates:
+                problem = f"is null, yet {event.window.updates} updates were applied"
+                if not has_updates:
+                    problem = "was measured, yet no update was applied"
+                self.findings.add("LG207", f"{name} {problem}", where=self.stream.where)
+
+    def _check_norms(self, event: Train) -> None:
+        """A norm is not negative, and the greatest is not less than the last."""
+        last, greatest = event.grad_norm, event.grad_norm_max
+        if not isinstance(last, int | float) or not isinstance(greatest, int | float):
+            return
+        if last < 0 or last > greatest:
+            problem = f"grad_norm is {last}, the greatest {greatest}"
+        elif event.window.updates == 1 and last != greatest:
+            problem = f"grad_norm is {last}, yet the greatest of this one update is {greatest}"
+        else:
+            return
+        self.findings.add("LG207", problem, where=self.stream.where)
 
     def _report(self, event: Train) -> None:
         for name, value in _measures(event).items():
@@ -108,6 +137,7 @@ class RateChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Compare the rates of the last applied update."""
+        self._check_groups(event)
         track = self.stream.track
         if track is None or self._schedule is None or event.lr is None or event.step < 1:
             return
@@ -124,6 +154,25 @@ class RateChecker(Checker):
                     where=self.stream.where,
                     evidence={"found": rate, "expected": expected},
                 )
+
+    def _check_groups(self, event: Train) -> None:
+        """Compare the groups with the optimizer's partition, where the run states one."""
+        facts = self.stream.history.facts
+        if event.lr is None:
+            return  # LG207 judges it
+        groups = {group.name for group in facts.optimizer} if facts is not None else set()
+        if groups and groups == event.lr.keys():
+            return
+        if groups or not event.lr:
+            self.findings.add(
+                "LG208",
+                f"rates are stated of {_names(event.lr)}, but the optimizer's groups are {_names(groups)}",
+                where=self.stream.where,
+            )
+
+
+def _names(groups: Iterable[str]) -> str:
+    return ", ".join(sorted(groups)) or "no group"
 
 
 class EvaluationChecker(Checker):

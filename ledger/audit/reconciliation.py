@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from ledger import __version__
 from ledger.audit.account import account_of, status_of
+from ledger.audit.batches import BatchChecker
 from ledger.audit.checkpoints import CheckpointChecker
 from ledger.audit.completion import CompletionChecker
 from ledger.audit.control import ControlChecker
-from ledger.audit.corpus import Corpus
-from ledger.audit.data import BatchChecker, DataChecker
+from ledger.audit.corpus import Corpus, require_dataset
+from ledger.audit.data import DataChecker
+from ledger.audit.ends import EndChecker
+from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
@@ -33,10 +36,12 @@ from ledger.audit.timing import TimingChecker
 from ledger.errors import NewerVersionError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
-from ledger.records.layout import LOG
+from ledger.records.layout import LOG, SEAL
 from ledger.storage.lock import LockState, lock_state
 
 __all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
+
+WAIVERS: Final = "waivers.json"
 
 Outcome = Literal["passed", "failed", "incomplete"]
 
@@ -54,14 +59,15 @@ def reconcile(
     every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says.
 
     Raises:
-        UsageError, InvalidDocumentError: the path is not a run.
+        UsageError, InvalidDocumentError: the path is not a run, or `data` no dataset.
         NewerVersionError: a newer version of the ledger wrote it.
         UnsafeError: something that is no regular file stands in the place of a record.
         StorageError: the system refused to read.
     """
-    stream, lock = open_stream(find_run(run_dir))
+    folder, corpus = find_run(run_dir), None if data is None else require_dataset(data)
+    stream, lock = open_stream(folder)
     other = None if control is None else _control_stream(control)
-    checkers = _Checkers.of(stream, control=other, rehash=rehash, data=None if data is None else Path(data))
+    checkers = _Checkers.of(stream, control=other, rehash=rehash, data=corpus)
     audit_stream(stream, checkers.all)
     status, evidence = status_of(stream, lock, is_complete=checkers.completion.is_complete)
     account = account_of(stream) | {
@@ -95,7 +101,8 @@ class _Checkers:
         positions = PositionChecker(stream, epochs=epochs)
         of_data = DataChecker(stream, corpus=corpus, rehash=rehash)
         checkpoints = CheckpointChecker(stream, rehash=rehash)
-        completion = CompletionChecker(stream)
+        evaluations = EvaluationRecordChecker(stream, corpus=corpus)
+        completion = CompletionChecker(stream, evaluations=evaluations)
         redone = RedoneChecker(stream)
         against = ControlChecker(stream, control=control)
         return cls(
@@ -111,6 +118,7 @@ class _Checkers:
                 ParentChecker(stream),
                 StartChecker(stream),
                 SessionChecker(stream),
+                EndChecker(stream),
                 GeometryChecker(stream),
                 redone,
                 checkpoints,
@@ -118,6 +126,7 @@ class _Checkers:
                 NamedFileChecker(stream),
                 AmendmentChecker(stream),
                 EnvironmentChecker(stream),
+                evaluations,
                 completion,
                 against,
             ],
@@ -192,6 +201,7 @@ def _control_stream(control: str | os.PathLike[str]) -> Stream:
 def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: dict[str, Json]) -> Verdict:
     findings, history = stream.findings, stream.history
     _note_anchor(stream)
+    _note_unread(stream)
     not_checked = findings.not_checked | {
         rule: f"{title}: this version does not check it" for rule, title in UNCHECKED.items()
     }
@@ -228,6 +238,13 @@ def _note_anchor(stream: Stream) -> None:
         stream.findings.skip(
             "log beyond its last anchor", f"nothing pins the lines after seq {last}, up to seq {head.seq}"
         )
+
+
+def _note_unread(stream: Stream) -> None:
+    """Name the documents that lie there and are not read by this version."""
+    for name in (SEAL, WAIVERS):
+        if os.path.lexists(stream.files.run_dir / name):
+            stream.findings.skip(name, "it is there, but this version does not read it")
 
 
 def outcome(findings: Findings, *, is_live: bool) -> Outcome:

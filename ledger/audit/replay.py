@@ -124,7 +124,7 @@ class WindowChecker(Checker):
         """Totals at the last train event or session start; None behind a damaged place."""
         self._last: LogLine | None = None
         self._remainder: tuple[int, str] | None = None
-        """The remainder at the last train event and its place, until the session's end explains it."""
+        """The remainder at the train event just before and its place, until the session's end explains it."""
 
     def on_session_start(self, event: SessionStart) -> None:
         """Judge what the session before left open, and begin a new account."""
@@ -205,6 +205,8 @@ class WindowChecker(Checker):
 
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Follow the totals; behind a damaged place the next train event is the new base."""
+        if not isinstance(event, Train | UnknownEvent):
+            self._refute_remainder()  # a session's end has explained it by now
         if self.stream.previous is None and not isinstance(event, SessionStart | Train):
             self._base = None
         self._last = self.stream.line

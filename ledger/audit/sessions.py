@@ -110,6 +110,15 @@ class ParentChecker(Checker):
             for name in Superseded.__struct_fields__
             if getattr(event.superseded, name) != getattr(expected, name)
         ]
+        before = earlier.sessions[-1] if earlier.sessions else None
+        previous = "none" if before is None else "unclean" if before.end is None else "ended"
+        if event.previous_session != previous:
+            self.findings.add(
+                "LG303",
+                f"session {event.session} calls the session before {event.previous_session!r}, the log says "
+                f"{previous!r}",
+                where=self.stream.where,
+            )
         if wrong and not any(track.is_damaged for track in self.stream.tracks.values()):
             self.findings.add(
                 "LG303",

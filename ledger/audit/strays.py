@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from typing import ClassVar, Final
 
 from ledger.audit.files import CheckpointFolder
 from ledger.audit.lineage import PARENT_MANIFEST
-from ledger.audit.stream import Checker
+from ledger.audit.stream import Checker, Stream
+from ledger.records.documents import Evaluation
+from ledger.records.events import SessionStart, Validation
 from ledger.records.layout import (
     CHECKPOINTS,
     ENVIRONMENTS,
@@ -45,16 +49,41 @@ OWN_NAMES: Final = frozenset(
 )
 """What may lie in a run folder."""
 
+OWN_FOLDERS: Final = frozenset(
+    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", "logs"}
+)
+
+_DOCUMENT: Final = re.compile(r"([0-9a-f]{64})\.(json|diff)\Z")
+
 
 class StrayChecker(Checker):
     """LG406: what lies in the run folder and is not ours."""
 
     rules: ClassVar[tuple[str, ...]] = ("LG406",)
 
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._digests: set[str] = set()
+        """What the log names among recipes and environments; LG601 looks at it."""
+        self._evaluations: set[str] = set()
+
+    def on_session_start(self, event: SessionStart) -> None:
+        """Note what a session names."""
+        environment = self.stream.files.environment(event.environment_sha256).document
+        difference = None if environment is None else environment.code.get("diff_sha256")
+        named = (event.recipe_sha256, event.environment_sha256, difference)
+        self._digests.update(name for name in named if isinstance(name, str))
+
+    def on_val(self, event: Validation) -> None:
+        """Note the evaluation that an event names."""
+        if event.evaluation is not None:
+            self._evaluations.add(event.evaluation.path)
+
     def finish(self) -> None:
         """Go through the names in the run folder, among the checkpoints and inside them."""
         files = self.stream.files
         self._check_top(files.names_in("."))
+        self._check_documents()
         for name in files.checkpoint_names:
             path = f"{CHECKPOINTS}/{name}"
             if is_temporary_name(name):
@@ -93,15 +122,59 @@ class StrayChecker(Checker):
         lowered = {name.lower() for name in OWN_NAMES}
         for name in names:
             if name in OWN_NAMES:
-                continue
-            if is_temporary_name(name):
+                self._check_kind(name, is_folder=name in OWN_FOLDERS)
+            elif is_temporary_name(name):
                 self._warn_temporary(name)
             elif name.lower() in lowered:
                 self.findings.add("LG406", "differs from a name of ours only by case", where=name)
             else:
-                self.findings.add(
-                    "LG406", "is not a file of a run: move it elsewhere", where=name, severity="warning"
-                )
+                self.findings.add("LG406", "is not a file of a run: move it elsewhere", where=name)
+        self._check_links()
+
+    def _check_kind(self, where: str, *, is_folder: bool) -> None:
+        """Check that a folder or a file of ours is one, and no link or pipe."""
+        try:
+            mode = (self.stream.files.run_dir / where).lstat().st_mode
+        except OSError:
+            return  # it went since
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            kind = "folder" if is_folder else "regular file"
+            self.findings.add("LG406", f"is no {kind}: move it out of the run", where=where)
+
+    def _check_links(self) -> None:
+        """Warn of a log that has a second name: what is done to it there is done to the run."""
+        path = self.stream.files.run_dir / LOG
+        if path.is_file() and path.stat().st_nlink > 1:
+            self.findings.add(
+                "LG406",
+                f"is known by {path.stat().st_nlink} names (hard links): replace it by a copy of its own",
+                where=LOG,
+                severity="warning",
+            )
+
+    def _check_documents(self) -> None:
+        """Check what lies in the folders whose files are named by digest, and among the evaluations."""
+        for folder in (RECIPES, ENVIRONMENTS):
+            for name in self.stream.files.names_in(folder):
+                self._check_document(f"{folder}/{name}", _digest_in(folder, name))
+        for name in self.stream.files.names_in(EVALUATIONS):
+            where = f"{EVALUATIONS}/{name}"
+            if is_temporary_name(name):
+                self._warn_temporary(where)
+                continue
+            loaded = self.stream.files.load(where, Evaluation)
+            if loaded.document is None and where not in self._evaluations:
+                self.findings.add("LG406", f"is no evaluation: {loaded.error}", where=where)
+
+    def _check_document(self, where: str, sha256: str | None) -> None:
+        if is_temporary_name(where.rpartition("/")[2]):
+            self._warn_temporary(where)
+        elif sha256 is None:
+            self.findings.add(
+                "LG406", "does not bear the name of a digest: move it out of the run", where=where
+            )
+        elif sha256 not in self._digests and self.stream.files.digest(where) != sha256:
+            self.findings.add("LG406", "is not what its name says: move it out of the run", where=where)
 
     def _warn_temporary(self, where: str) -> None:
         if not self.stream.is_live:
@@ -111,3 +184,11 @@ class StrayChecker(Checker):
                 where=where,
                 severity="warning",
             )
+
+
+def _digest_in(folder: str, name: str) -> str | None:
+    """Return the digest in the name of a recipe, an environment or the difference of code beside one."""
+    match = _DOCUMENT.match(name)
+    if match is None or (match[2] == "diff" and folder != ENVIRONMENTS):
+        return None
+    return match[1]

@@ -28,7 +28,7 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.layout import LOG
-from ledger.records.parts import Cursor, LogPosition
+from ledger.records.parts import Cursor, LogPosition, StateDigests
 from ledger.storage.log_reader import LogLine, LogTail, read_log
 
 __all__ = ["Checker", "Stream", "read_through"]
@@ -44,8 +44,10 @@ class Standing:
 
     session: int
     seq: int
+    microbatches: int
     cursor: Cursor
     data_chain: str
+    state: StateDigests | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +237,12 @@ def _remember(stream: Stream, line: LogLine) -> None:
         case SessionStart() | Train() as event:
             stream.positions.append(
                 Standing(
-                    session=event.session, seq=event.seq, cursor=event.cursor, data_chain=event.data_chain
+                    session=event.session,
+                    seq=event.seq,
+                    microbatches=event.microbatches,
+                    cursor=event.cursor,
+                    data_chain=event.data_chain,
+                    state=event.state,
                 )
             )
             if isinstance(event, Train):

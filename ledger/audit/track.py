@@ -48,6 +48,7 @@ class TrainRows:
     window_start: array[int] = field(default_factory=_column)
     """`microbatches` where the window began."""
     chain: array[int] = field(default_factory=_column)
+    """Fingerprint of `data_chain`."""
     measured: array[int] = field(default_factory=_column)
     """Fingerprint of what redone work must repeat bit for bit."""
     updates: array[int] = field(default_factory=_column)
@@ -65,7 +66,7 @@ class TrainRows:
         self.tokens_seen.append(event.tokens_seen)
         self.loss_tokens.append(event.loss_tokens)
         self.window_start.append(max(0, event.microbatches - event.window.microbatches))
-        self.chain.append(prefix(event.data_chain))
+        self.chain.append(fingerprint(event.data_chain))
         self.measured.append(
             fingerprint(
                 event.loss, event.loss_last, event.grad_norm, event.grad_norm_max, event.lr, event.loss_scale

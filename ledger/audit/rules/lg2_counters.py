@@ -76,8 +76,9 @@ COUNTER_RULES: Final = (
         id="LG207",
         title="applied updates and complete evaluations are finite",
         severities=("error",),
-        meaning="Loss, gradient norms and rates of applied updates are finite numbers, and so is a complete "
-        "evaluation's loss. In overflow events non-finite numbers are expected. No checkpoint captures a "
+        meaning="Loss, gradient norms and rates of applied updates are finite numbers (null if and only if the "
+        "window holds no update), no norm is negative or above the greatest, and a complete evaluation's loss is "
+        "finite. In overflow events non-finite numbers are expected. No checkpoint captures a "
         "state whose last applied update was non-finite.",
         causes="The run diverged, or a non-finite gradient was applied instead of skipped.",
         advice="Branch from the last checkpoint before it with a lower rate, or skip non-finite gradients.",
@@ -88,7 +89,7 @@ COUNTER_RULES: Final = (
         severities=("error",),
         meaning="At each train event every group's rate equals the recipe's schedule at that step, to 1e-12 "
         "of its value. The schedule's position is step × tokens per update. An unknown schedule is not "
-        "checked.",
+        "checked. Where the run states its optimizer's partition, its groups are those that have a rate.",
         causes="The scheduler advanced on a skipped update or per microbatch; it restarted on resume; the "
         "horizon moved.",
         advice="Compute the rate from the step alone, before each update.",

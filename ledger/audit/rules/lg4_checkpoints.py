@@ -34,7 +34,8 @@ CHECKPOINT_RULES: Final = (
         title="folder, manifest, trainer.json and event agree",
         severities=("error",),
         meaning="The folder's name, manifest.json, trainer.json and the checkpoint event state the same "
-        "counters, cursor, data_chain, state digests, run, session, recipe and data.",
+        "counters, cursor, data_chain, state digests, run, session, recipe and data; kind and bytes agree, and the "
+        "digests are those of the train event just before, where it states any.",
         causes="A folder was renamed or copied; parameters of one step were saved with the state of another.",
         advice="Do not resume from it. Look at what differs; the event on the log is the more trustworthy "
         "side.",
@@ -50,14 +51,16 @@ CHECKPOINT_RULES: Final = (
     ),
     Rule(
         id="LG406",
-        title="nothing foreign lies among the checkpoints",
+        title="nothing foreign lies in the run",
         severities=("error", "warning"),
-        meaning="Under checkpoints/ there are complete checkpoints, and files or folders with our own "
-        "temporary names (warnings: left by a crash). Anything else is an error: it could be mistaken for "
-        "one. In the run folder itself an unknown name is a warning, one that differs from ours only by "
-        "case an error.",
+        meaning="Under checkpoints/ there are complete checkpoints, under recipes/ and environments/ files whose "
+        "name is their digest, under evaluations/ evaluations, and in the run folder what belongs to a run; each "
+        "a regular file or a folder, no link and no pipe. Anything else is an error: it could be mistaken for a "
+        "record. Our own temporary names are warnings (left by a crash; none while a writer is at work), and so is "
+        "a log with a second name (a hard link).",
         causes="A save was killed (temporary name); someone copied files in; a folder without a manifest.",
-        advice="Move foreign files out of the run. Temporary ones are never read and can be removed.",
+        advice="Move foreign files out of the run: text for people belongs in logs/. Temporary ones are never read "
+        "and can be removed.",
     ),
     Rule(
         id="LG407",

@@ -14,8 +14,9 @@ COMPLETION_RULES: Final = (
         title="the branch reached its target",
         severities=("error", "missing"),
         meaning="The current branch stands at the target step and the last session ended `completed`, or "
-        "`closed` on a parent at that target. A session that ended `completed` short of it is an error; "
-        "anything else is missing.",
+        "`closed` on a parent at that target. A session that ended `completed` short of it, `closed` on "
+        "a parent that is not there, or with another target than the one in force, is an error; anything else is "
+        "missing.",
         causes="The run stopped early, was interrupted, or ran out of data; or success was inferred from a "
         "process's exit.",
         advice="Resume the run. To accept less, state a lower claim; the target is never lowered.",
@@ -33,9 +34,11 @@ COMPLETION_RULES: Final = (
     Rule(
         id="LG703",
         title="the final evaluation exists",
-        severities=("missing",),
+        severities=("missing", "error"),
         meaning="A complete, finite evaluation names the final checkpoint's manifest (without weights: the "
-        "final state) and the run's validation data. A recipe without validation: not applicable.",
+        "final state) and the run's validation data, not the split it trains on. A recipe without validation: not "
+        "applicable. A val event that contradicts its file, or is called complete with fewer target positions than "
+        "its split has, is an error.",
         causes="Killed before it; a subset was measured; an earlier checkpoint was evaluated.",
         advice="Resume: the closing session evaluates. Or evaluate the final checkpoint by hand.",
     ),

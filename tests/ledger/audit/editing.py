@@ -136,6 +136,7 @@ class _Rebuild:
         start = self._starts[event["session"]]
         manifest |= {name: start[name] for name in ("recipe_sha256", "identity_sha256", "data")}
         manifest |= {"state": event["state"], "log": {"seq": at["seq"], "chain": self._chains[at["seq"]]}}
+        event["bytes"] += len(trainer_bytes) - manifest["files"][TRAINER_STATE]["bytes"]
         manifest["files"][TRAINER_STATE] = {
             "bytes": len(trainer_bytes),
             "sha256": sha256_hex(trainer_bytes),
@@ -152,6 +153,7 @@ class _Rebuild:
         document = json.loads(path.read_bytes())
         old = document["manifest_sha256"]
         document["manifest_sha256"] = self._manifests.get(old, old)
+        document["environment_sha256"] = self._starts[event["session"]]["environment_sha256"]
         data = document_bytes(Evaluation.model_validate(document))
         path.write_bytes(data)
         event["evaluation"]["sha256"] = sha256_hex(data)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ledger.audit import reconcile, summarize
+from ledger.errors import UsageError
 from tests.ledger.audit.editing import Events, change_nothing, edit, of_kind
 from tests.ledger.audit.healthy import HEALTHY, INCOMPLETE, WARNED
 
@@ -38,9 +40,10 @@ def test_a_recurrence_that_duplicate_text_explains_is_a_hint(healthy_run: Callab
     assert verdict.verdict == "passed"
 
 
-def test_without_the_dataset_the_same_recurrence_cannot_pass(copy_of: Callable[[str], Path], tmp_path: Path):
-    verdict = reconcile(copy_of("on_duplicates"), data=tmp_path / "nowhere")
-    assert verdict.verdict != "passed"
+def test_without_the_dataset_the_same_recurrence_cannot_pass(tmp_path: Path):
+    HEALTHY["on_duplicates"](tmp_path / "run")
+    (tmp_path / "run-data").rename(tmp_path / "elsewhere")
+    assert reconcile(tmp_path / "run").verdict != "passed"
 
 
 def test_another_dataset_in_the_place_of_the_run_s_makes_the_verdict_incomplete(
@@ -66,3 +69,27 @@ def test_a_recipe_that_says_nothing_is_masked_is_held_to_it(copy_of: Callable[[s
 
     edit(run, lose_a_token)
     assert {finding.rule for finding in reconcile(run).findings} == {"LG215"}
+
+
+@pytest.mark.parametrize("name", ["nowhere", "run", "file"])
+def test_a_path_without_a_dataset_is_refused(name: str, copy_of: Callable[[str], Path], tmp_path: Path):
+    run = copy_of("on_dataset")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError):
+        reconcile(run, data=tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["seal.json", "waivers.json"])
+def test_what_this_version_does_not_read_is_named(name: str, copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    (run / name).write_text("{}")
+    verdict = reconcile(run)
+    assert name in verdict.not_checked
+    assert verdict.findings == []
+
+
+def test_a_copy_of_a_checkpoint_is_not_called_usable(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    shutil.copytree(run / "checkpoints/step-00000003-s01", run / "checkpoints/step-00000004-s01")
+    assert not any("usable" in finding.message for finding in reconcile(run).findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.ledger.audit.cases.base import OTHER, edited, later, note_behind
-from tests.ledger.audit.editing import Events, drop, of_kind
+from tests.ledger.audit.editing import Events, drop, of_kind, renumber
 
 
 @edited("LG201", "interrupted")
@@ -88,8 +88,9 @@ def a_checkpoint_captures_a_broken_state(events: Events) -> None:
     of_kind(events, "train")[2]["loss_last"] = "Infinity"
 
 
-@edited("LG207", "plain")
+@edited("LG207", "plain", companions="LG703")
 def a_complete_evaluation_is_not_finite(events: Events) -> None:
+    """Its file says another loss: LG703."""
     of_kind(events, "val")[-1]["loss"] = "NaN"
 
 
@@ -155,4 +156,55 @@ def clipped_without_a_norm_above_the_limit(events: Events) -> None:
 @edited("LG215", "plain")
 def more_clipped_than_updates(events: Events) -> None:
     train = of_kind(events, "train")[1]
-    train["clipped"], train["grad_norm_max"] = 2, 3.5
+    train["clipped"], train["grad_norm"], train["grad_norm_max"] = 2, 3.5, 3.5
+
+
+def without(name: str) -> None:
+    """Register a case in which a measurement of an applied update vanished."""
+
+    def vanish(events: Events) -> None:
+        of_kind(events, "train")[1][name] = None
+
+    vanish.__name__ = f"{name}_vanished"
+    edited("LG207", "plain")(vanish)
+
+
+for measurement in ("loss", "loss_last", "grad_norm", "grad_norm_max", "lr"):
+    without(measurement)
+
+
+@edited("LG207", "weightless")
+def a_loss_without_an_update(events: Events) -> None:
+    train = of_kind(events, "train", session=1)[0]
+    assert train["window"]["updates"] == 0
+    train["loss"] = 1.0
+
+
+@edited("LG207", "plain")
+def a_negative_norm(events: Events) -> None:
+    train = of_kind(events, "train")[1]
+    train["grad_norm"] = train["grad_norm_max"] = -0.5
+
+
+@edited("LG207", "plain")
+def a_norm_above_the_greatest(events: Events) -> None:
+    of_kind(events, "train")[1]["grad_norm"] = 0.75
+
+
+@edited("LG208", "plain")
+def no_group_has_a_rate(events: Events) -> None:
+    of_kind(events, "train")[1]["lr"] = {}
+
+
+@edited("LG208", "plain")
+def an_invented_group_has_a_rate(events: Events) -> None:
+    rates = of_kind(events, "train")[1]["lr"]
+    rates["another"] = rates["all"]
+
+
+@edited("LG204", "weightless")
+def a_remainder_before_a_note(events: Events) -> None:
+    end = of_kind(events, "session_end")[0]
+    events.insert(end["seq"], note_behind(events[end["seq"] - 1]))
+    renumber(events)
+    of_kind(events, "session_start", session=2)[0]["superseded"]["events"] += 1

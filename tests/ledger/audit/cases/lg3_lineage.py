@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def redone_work_reads_other_data(events: Events) -> None:
 def redone_work_differs_in_an_unknown_environment(events: Events) -> None:
     """The environment's file is then not there: LG601."""
     of_kind(events, "session_start", session=2)[0]["environment_sha256"] = OTHER
-    of_kind(events, "train", session=2)[0]["grad_norm"] = 0.75
+    train = of_kind(events, "train", session=2)[0]
+    train["grad_norm"] = train["grad_norm_max"] = 0.75
 
 
 @edited("LG307", "closing", severity="warning", companions="LG701")
@@ -100,6 +102,9 @@ def another_number_of_generators(run: Path) -> None:
         for event in of_kind(events, "checkpoint", session=2):
             trainer = json.loads((run / event["path"] / "trainer.json").read_bytes())
             event["state"]["rng"] = digest_of([trainer["rng"], trainer["rng"]])
+            for train in of_kind(events, "train"):
+                if train["seq"] == event["at"]["seq"]:
+                    train["state"]["rng"] = event["state"]["rng"]
 
     edit(run, change, trainer=more)
 
@@ -194,3 +199,60 @@ def a_temporary_folder_of_a_crash(run: Path) -> None:
 @case("LG406", "plain")
 def run_json_in_other_case(run: Path) -> None:
     (run / "Run.json").write_bytes(b"{}")
+
+
+@edited("LG303", "resumed")
+def a_killed_session_is_called_ended(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["previous_session"] = "ended"
+
+
+@edited("LG403", "plain")
+def an_event_of_another_size(events: Events) -> None:
+    of_kind(events, "checkpoint")[0]["bytes"] += 1
+
+
+@edited("LG403", "plain")
+def an_event_of_another_kind(events: Events) -> None:
+    of_kind(events, "checkpoint")[0]["kind"] = "milestone"
+
+
+@edited("LG403", "plain")
+def a_train_event_of_another_state_than_its_checkpoint(events: Events) -> None:
+    seq = of_kind(events, "checkpoint")[0]["at"]["seq"]
+    [train for train in of_kind(events, "train") if train["seq"] <= seq][-1]["state"]["model"] = OTHER
+
+
+@case("LG403", "plain")
+def a_copied_checkpoint(run: Path) -> None:
+    """It is complete and pinned, but no crash left it: nobody calls it usable."""
+    shutil.copytree(run / FIRST_CHECKPOINT, run / "checkpoints" / "step-00000004-s01")
+
+
+@case("LG406", "plain")
+def a_foreign_file_in_the_run(run: Path) -> None:
+    (run / "best").write_text("step-00000003-s01")
+
+
+@case("LG406", "plain")
+def a_foreign_recipe(run: Path) -> None:
+    (run / "recipes" / "new.json").write_text("{}")
+
+
+@case("LG406", "plain")
+def an_environment_that_is_not_what_its_name_says(run: Path) -> None:
+    (run / "environments" / f"{OTHER}.json").write_text("{}")
+
+
+@case("LG406", "plain")
+def a_pipe_among_the_evaluations(run: Path) -> None:
+    os.mkfifo(run / "evaluations" / "later.json")
+
+
+@case("LG406", "plain")
+def a_pipe_in_the_place_of_a_folder(run: Path) -> None:
+    os.mkfifo(run / "logs")
+
+
+@case("LG406", "plain", severity="warning")
+def a_log_with_a_second_name(run: Path) -> None:
+    os.link(run / "metrics.jsonl", run.parent / "second.jsonl")

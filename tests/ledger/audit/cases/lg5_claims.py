@@ -6,11 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-from ledger.records.documents import Environment
+from ledger.records.documents import Environment, Evaluation
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes
 from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
-from tests.ledger.audit.editing import Events, edit, of_kind, renumber
+from tests.ledger.audit.editing import Events, change_nothing, edit, of_kind, renumber
 
 
 @edited("LG501", "resumed")
@@ -153,4 +153,83 @@ def another_loss_after_the_resume(events: Events) -> None:
 
 @edited("LG804", "resumed", control="plain")
 def other_weights_after_the_resume(events: Events) -> None:
-    of_kind(events, "train", session=2)[-1]["state"]["model"] = OTHER
+    """The final checkpoint was then taken of them, too."""
+    for event in (of_kind(events, "train", session=2)[-1], of_kind(events, "checkpoint", session=2)[-1]):
+        event["state"]["model"] = OTHER
+
+
+@edited("LG506", "on_dataset")
+def a_data_chain_that_the_batches_do_not_make(events: Events) -> None:
+    of_kind(events, "train")[4]["data_chain"] = OTHER
+
+
+@edited("LG106", "plain")
+def a_completed_session_with_an_error(events: Events) -> None:
+    of_kind(events, "session_end")[0]["error"] = "boom"
+
+
+@edited("LG106", "plain")
+def an_end_with_a_final_state_beside_a_checkpoint(events: Events) -> None:
+    of_kind(events, "session_end")[0]["state"] = of_kind(events, "session_start")[0]["state"]
+
+
+@edited("LG701", "plain")
+def an_end_with_another_target(events: Events) -> None:
+    of_kind(events, "session_end")[0]["target_step"] = 99
+
+
+@edited("LG701", "plain", companions="LG307")
+def closed_on_a_parent_that_is_not_there(events: Events) -> None:
+    """It made updates: LG307."""
+    of_kind(events, "session_end")[0]["status"] = "closed"
+
+
+def change_evaluation(run: Path, **changes: object) -> None:
+    """Change the file of the final evaluation; the event names its new digest."""
+    path = next((run / "evaluations").iterdir())
+    document = json.loads(path.read_bytes()) | changes
+    path.write_bytes(document_bytes(Evaluation.model_validate(document)))
+    edit(run, change_nothing)
+
+
+@case("LG703", "plain")
+def an_evaluation_with_another_loss_than_its_event(run: Path) -> None:
+    change_evaluation(run, loss=0.125)
+
+
+@case("LG703", "plain")
+def an_evaluation_with_other_tokens_than_its_event(run: Path) -> None:
+    change_evaluation(run, tokens=3)
+
+
+@case("LG703", "plain")
+def an_evaluation_of_another_step(run: Path) -> None:
+    change_evaluation(run, step=3)
+
+
+@case("LG703", "plain", severity="missing")
+def the_final_evaluation_is_of_the_training_split(run: Path) -> None:
+    edit(run, lambda events: of_kind(events, "val")[-1].update(split="train"))
+    change_evaluation(run, split="train")
+
+
+@case("LG703", "plain", severity="missing")
+def the_final_evaluation_is_named_by_no_event(run: Path) -> None:
+    def change(events: Events) -> None:
+        for event in of_kind(events, "val"):
+            event["evaluation"] = None
+
+    edit(run, change)
+
+
+@case("LG703", "on_dataset")
+def a_subset_is_called_complete(run: Path) -> None:
+    """Of the two target positions that the held-out text has one was measured."""
+
+    def change(events: Events) -> None:
+        measured["data_sha256"] = of_kind(events, "session_start")[0]["data"]["train"]
+        of_kind(events, "val")[-1].update(measured)
+
+    measured: dict[str, object] = {"tokens": 1}
+    edit(run, change)
+    change_evaluation(run, **measured)
