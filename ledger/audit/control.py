@@ -62,6 +62,15 @@ class ControlChecker(Checker):
         self._control = control
         self.verdicts: dict[str, Json] = {}
         """Rule to `bitwise`, `within tolerance`, `differs` or `not testable`, for the account."""
+        self._stateless: list[int] = []
+        """seq of the first train event without the state digests that its recipe asks for."""
+
+    def on_train(self, event: Train) -> None:
+        """Note where the evidence is missing that a comparison would need."""
+        sections = None if self.stream.track is None else self.stream.track.sections
+        logging = None if sections is None else sections.logging
+        if logging is not None and logging.evidence and event.state is None and not self._stateless:
+            self._stateless.append(event.seq)
 
     def finish(self) -> None:
         """Compare, item by item."""
@@ -69,6 +78,13 @@ class ControlChecker(Checker):
         if control is None:
             for rule in self.rules:
                 self.findings.skip(rule, "no control was given (--control RUN)")
+            for seq in self._stateless:
+                self.findings.add(
+                    "LG804",
+                    "not testable against any control: the recipe asks for state digests, this event states none",
+                    where=f"{LOG} seq {seq}",
+                    severity="missing",
+                )
             return
         if (why := self._untestable(control)) is not None:
             for rule in self.rules:

@@ -46,7 +46,8 @@ EQUIVALENCE_RULES: Final = (
         id="LG804",
         title="run and control hold the same parameters",
         severities=("error", "missing"),
-        meaning="After every update the digests of model and optimizer are equal." + _EVIDENCE,
+        meaning="After every update the digests of model and optimizer are equal. A train event without them, although "
+        "its recipe asks for them, is missing also without a control." + _EVIDENCE,
         causes="With equal losses: the optimizer's moments or its step were not restored, or master weights "
         "were rebuilt.",
         advice="Compare the tensor tables of the two checkpoints nearest to the first difference.",

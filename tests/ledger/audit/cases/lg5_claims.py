@@ -233,3 +233,8 @@ def a_subset_is_called_complete(run: Path) -> None:
     measured: dict[str, object] = {"tokens": 1}
     edit(run, change)
     change_evaluation(run, **measured)
+
+
+@edited("LG804", "plain", severity="missing")
+def the_state_that_the_recipe_asks_for_vanished(events: Events) -> None:
+    of_kind(events, "train")[1]["state"] = None
