@@ -16,7 +16,7 @@ recipe = Recipe(classes={"run.target_step": "operational"}, config={"run": {"tar
 
 with RunRecorder(sys.argv[1]) as recorder:
     if recorder.is_completed:
-        sys.exit("this run is complete")
+        sys.exit(print("this run is complete"))
     if parent := recorder.latest_checkpoint():
         cursor = parent.manifest.cursor
         model.load_state_dict(load_file(parent.folder / "model.safetensors"))
