@@ -132,7 +132,7 @@ def _load(data: bytes, *, path: str) -> Any:
     try:
         json.loads(data)
         tokenizer = library.Tokenizer.from_buffer(data)
-    except Exception as error:
+    except Exception as error:  # the library raises this very class for whatever it cannot read
         problem = f"this is not a tokenizer: {error}"
         raise InvalidDocumentError(problem, path=path, expected="a tokenizer.json") from error
     tokenizer.no_truncation()
