@@ -33,10 +33,12 @@ app = typer.Typer(
 )
 
 ConfigFiles = Annotated[
-    list[Path], typer.Option("--config", help="A YAML file; may be repeated, later ones override.")
+    list[Path],
+    typer.Option("--config", metavar="FILE", help="A YAML file; may be repeated, later ones override."),
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated, overrides the files.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A dotted key; may be repeated, overrides the files."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -50,7 +52,7 @@ def _commands() -> None:
 def prepare_command(
     *,
     config: ConfigFiles,
-    output: Annotated[str, typer.Option("--output", help="Folder of the dataset.")],
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="Folder of the dataset.")],
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:

@@ -33,10 +33,12 @@ EXIT_CODES = {"completed": 0, "closed": 0, "failed": 1, "stopped": 3}
 """Exit code of each way a session ends; `interrupted` ends with the signal's."""
 
 ConfigFiles = Annotated[
-    list[Path], typer.Option("--config", help="A YAML file; may be repeated, later ones override.")
+    list[Path],
+    typer.Option("--config", metavar="FILE", help="A YAML file; may be repeated, later ones override."),
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated, overrides the files.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A dotted key; may be repeated, overrides the files."),
 ]
 
 
@@ -51,12 +53,13 @@ def train(
     config: ConfigFiles,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option("--run", help="Folder of the run; overrides run.directory.")
+        Path | None, typer.Option("--run", metavar="DIR", help="Folder of the run; overrides run.directory.")
     ] = None,
     resume: Annotated[
         str | None,
         typer.Option(
             "--resume",
+            metavar="auto|latest|DIR",
             help="auto: from the latest checkpoint, or from the beginning where there is none; latest: from the "
             "latest checkpoint; or the folder of a checkpoint of this run.",
         ),

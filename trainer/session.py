@@ -74,7 +74,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         LockedError: another process trains in this folder.
     """
     _validate(request)
-    sources = open_sources(request.config.data)
+    sources = _open_sources(request)
     typed = complete_config(request.config, sources.main, mix=sources.sources)
     _require_validation(typed, sources.main)
     prepare_machine(typed)
@@ -98,8 +98,25 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
 
 
 def _validate(request: Request) -> None:
+    if request.resume == "":
+        raise UsageError("--resume is empty", expected="auto, latest, or the folder of a checkpoint")
     if request.restart and request.resume is not None:
         raise UsageError("--resume and --restart contradict each other", advice="choose one of them")
+
+
+def _open_sources(request: Request) -> DataSources:
+    try:
+        return open_sources(request.config.data)
+    except EvidenceMissingError as error:
+        if request.resume is None and not request.restart:
+            raise
+        raise EvidenceMissingError(
+            error.problem,
+            path=error.path,
+            place=error.place,
+            expected=error.expected,
+            advice="if the dataset was moved, say where it lies now: --set data.path=DIR",
+        ) from error
 
 
 def _require_validation(config: TrainerConfig, dataset: Dataset) -> None:

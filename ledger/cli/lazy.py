@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,6 +13,8 @@ from typer.main import get_command
 from ledger.errors import UsageError
 
 __all__ = ["COMMANDS", "LazyGroup"]
+
+_C = TypeVar("_C")
 
 COMMANDS: Final = {
     "prepare": "Prepare a corpus: text into checksummed shards (needs [data]).",
@@ -50,10 +52,10 @@ class LazyGroup(TyperGroup):
             return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name])
         module = importlib.import_module(f"ledger.cli.{cmd_name}")
         if hasattr(module, "group"):
-            return get_command(module.group)  # type: ignore[return-value]
+            return _without_types(get_command(module.group))  # type: ignore[return-value]
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(cmd_name)(module.command)
-        return get_command(app)  # type: ignore[return-value]
+        return _without_types(get_command(app))  # type: ignore[return-value]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Show the help without importing what it lists."""
@@ -62,3 +64,14 @@ class LazyGroup(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self._is_listing = False
+
+
+def _without_types(command: _C) -> _C:
+    """Show arguments in the help by their names alone: the names of Python's types are of no use to a user."""
+    nested_commands: dict[str, Any] = getattr(command, "commands", {})
+    for nested in nested_commands.values():
+        _without_types(nested)
+    for parameter in getattr(command, "params", ()):
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005 - typer's signature
+    return command

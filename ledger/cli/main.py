@@ -58,7 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> None:
     if arguments and arguments[0] in HANDED_OVER:
         _hand_over(arguments[0], arguments[1:])
-    app(arguments, prog_name="ledger")
+    try:
+        app(arguments, prog_name="ledger")
+    except SystemExit as end:
+        if end.code == UsageError.exit_code:
+            _hint_at_dashes(arguments)
+        raise
+
+
+def _hint_at_dashes(arguments: list[str]) -> None:
+    """Say how to give a path that looks like an option."""
+    named = next((word for word in arguments if word.startswith("-") and os.path.lexists(word)), None)
+    if named is not None and "--" not in arguments:
+        how = f"ledger {arguments[0]} -- {ascii(named)[1:-1]}"
+        sys.stderr.write(f"a path that begins with - goes behind a lone --: {how}\n")
 
 
 def _hand_over(command: str, arguments: list[str]) -> None:

@@ -22,13 +22,16 @@ DEFAULT_CONFIG = Path("configs/pilot.yaml")
 
 
 def command(
-    config: Annotated[Path, typer.Argument(help="The pilot's configuration.")] = DEFAULT_CONFIG,
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The pilot's configuration.")
+    ] = DEFAULT_CONFIG,
     *,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A dotted key; may be repeated.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Folder of the pilot; pilots/NAME when omitted.")
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Folder of the pilot; pilots/NAME when omitted."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:

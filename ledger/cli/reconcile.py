@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from ledger.audit import reconcile
+from ledger.audit.subject import is_dataset, is_run
 from ledger.cli.options import AsJson, DataPath, RunPath
 from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
 from ledger.cli.screen import harmless
+from ledger.errors import UsageError
 from ledger.maintain import write_verdict
 from ledger.report.verdict import verdict_lines
 
@@ -35,6 +37,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Check every rule over all sessions and say what may be claimed: passed, failed or incomplete."""
+    _refuse_dataset(run)
     verdict = reconcile(run, control=control, rehash=rehash, data=data)
     warn_about_link(Path(run))
     if write:
@@ -45,3 +48,14 @@ def command(
     else:
         print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}"))
     raise verdict_exit(verdict)
+
+
+def _refuse_dataset(path: str) -> None:
+    folder = Path(path)
+    if path and is_dataset(folder) and not is_run(folder):
+        raise UsageError(
+            "is a dataset",
+            path=folder,
+            expected="a run",
+            advice=f"rehash a dataset with: ledger verify {path}",
+        )

@@ -11,6 +11,7 @@ from ledger.audit import verify
 from ledger.cli.options import AsJson, DataPath
 from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
 from ledger.cli.progress import shown_bytes
+from ledger.errors import UsageError
 from ledger.report.verdict import verdict_lines
 
 __all__ = ["command"]
@@ -23,6 +24,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Rehash every byte of a run (with its checkpoints and dataset), of a dataset, or of a checkpoint."""
+    _require_something(path)
     with shown_bytes("hashed") as progress:
         verdict = verify(path, data=data, progress=progress)
     warn_about_link(Path(path))
@@ -32,3 +34,9 @@ def command(
         kind = str(verdict.account.get("kind", "run"))
         print_lines(verdict_lines(verdict, title=f"{kind} {path}"))
     raise verdict_exit(verdict)
+
+
+def _require_something(path: str) -> None:
+    folder = Path(path)
+    if path and folder.is_dir() and not any(folder.iterdir()):
+        raise UsageError("is empty", path=folder, expected="a run, a dataset or a checkpoint")

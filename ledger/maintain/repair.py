@@ -184,10 +184,11 @@ def _steps(condition: Condition) -> Iterator[RepairStep]:
         yield RepairStep(
             what="run.json", where=RUN, problem=rebuild.problem, remedy=f"written anew from the log{kept}"
         )
-    if condition.temporaries:
+    if count := len(condition.temporaries):
         yield RepairStep(
             what="temporaries",
-            where=".",
-            problem=f"{len(condition.temporaries):,} temporary files or folders that interrupted writes left",
+            where=condition.temporaries[0] if count == 1 else "the run folder",
+            problem=f"{count:,} temporary {'file or folder' if count == 1 else 'files or folders'} "
+            "that interrupted writes left",
             remedy="removed",
         )

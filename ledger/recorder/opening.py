@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.checkpoints import CompleteCheckpoint, find_checkpoints, find_incomplete
-from ledger.errors import EvidenceMissingError, NewerVersionError, UsageError, VerificationError
+from ledger.errors import (
+    EvidenceMissingError,
+    InvalidDocumentError,
+    NewerVersionError,
+    UsageError,
+    VerificationError,
+)
 from ledger.history import History, KnownCheckpoint
 from ledger.records.documents import Recipe, RunDocument
 from ledger.records.events import UnknownEvent
@@ -266,10 +272,23 @@ def _pins(
         position = found.manifest.log
         pins.setdefault(position.seq, []).append((position.chain, f"{found.path}/manifest.json"))
     if trusts_run_document and fs.exists(run_dir / RUN):
-        document = read_document(run_dir / RUN, RunDocument, fs=fs)
+        document = _run_document(run_dir, fs=fs)
         for session in document.sessions:
             pins.setdefault(session.log.seq, []).append((session.log.chain, RUN))
     return pins
+
+
+def _run_document(run_dir: Path, *, fs: FileSystem) -> RunDocument:
+    try:
+        return read_document(run_dir / RUN, RunDocument, fs=fs)
+    except InvalidDocumentError as error:
+        raise InvalidDocumentError(
+            error.problem,
+            path=error.path,
+            place=error.place,
+            expected=error.expected,
+            advice=f"it can be written anew from the log: ledger repair {run_dir} --apply",
+        ) from error
 
 
 def _check_pins(

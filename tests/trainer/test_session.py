@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from ledger.checkpoints import find_checkpoints
-from ledger.errors import EvidenceMissingError, LockedError, RefusedError, UsageError, VerificationError
+from ledger.errors import (
+    EvidenceMissingError,
+    InvalidDocumentError,
+    LockedError,
+    RefusedError,
+    UsageError,
+    VerificationError,
+)
 from ledger.recorder import RunRecorder
 from ledger.records.events import Amendment, Overflow, SessionEnd, SessionStart, Train, Validation
 from tests.trainer.records import events, final_evaluation, final_tensors, sessions, updates
@@ -294,3 +301,22 @@ def test_a_vanished_latest_checkpoint_is_gone_around_only_on_purpose(dataset, tm
     shutil.rmtree(checkpoints / "step-00000004-s01")
     train(config, tmp_path / "damaged", resume=str(checkpoints / "step-00000002-s01"))
     assert sessions(tmp_path / "damaged")[-1] == ("resume", "completed")
+
+
+def test_an_empty_resume_is_a_mistake_of_its_own(dataset, tmp_path):
+    with pytest.raises(UsageError, match="--resume is empty"):
+        train(tiny_config(dataset), tmp_path / "run", resume="")
+
+
+def test_a_dataset_that_is_not_there_on_resume_is_answered_with_how_to_name_it(tmp_path):
+    with pytest.raises(EvidenceMissingError) as caught:
+        train(tiny_config(tmp_path / "moved"), tmp_path / "run", resume="auto")
+    assert "--set data.path=" in str(caught.value)
+
+
+def test_a_run_document_that_cannot_be_read_is_answered_with_a_repair(dataset, tmp_path):
+    config = tiny_config(dataset, run={"target_step": 2})
+    train(config, tmp_path / "damaged")
+    (tmp_path / "damaged" / "run.json").write_text("{")
+    with pytest.raises(InvalidDocumentError, match=r"ledger repair .*damaged --apply"):
+        train(config, tmp_path / "damaged", resume="auto")
