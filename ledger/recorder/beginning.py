@@ -60,22 +60,12 @@ def begin_session(
             "is sealed: it was declared done", path=opened.folder, advice="extend it in a new run"
         )
     beginning = prepare_beginning(opened, plan, capture(), fs=fs)
-    digests = SessionDigests(
-        recipe_sha256=_store(opened.folder / RECIPES, plan.recipe, fs=fs),
-        identity_sha256=identity_sha256(plan.recipe),
-        environment_sha256=_store(opened.folder / ENVIRONMENTS, plan.environment, fs=fs),
-    )
+    digests = _store_descriptions(opened.folder, plan, fs=fs)
     lock.require_held()
-    log = _open_log(opened, run_id := opened.history.run_id or uuid.uuid4().hex, clock=clock, fs=fs)
-    account = Account(
-        start=beginning.counters,
-        cursor=beginning.cursor,
-        data_chain=beginning.data_chain,
-        consecutive_skips=beginning.consecutive_skips,
-        accumulation=beginning.accumulation,
-    )
+    run_id = opened.history.run_id or uuid.uuid4().hex
+    account = _account(beginning)
     writer = EventWriter(
-        log,
+        _open_log(opened, run_id, clock=clock, fs=fs),
         lock=lock,
         history=opened.history,
         session=beginning.session,
@@ -94,14 +84,39 @@ def begin_session(
         digests=digests,
         fs=fs,
     )
+    _write_first_events(session, opened, beginning, fs=fs)
+    phases.switch("train")
+    return session
+
+
+def _store_descriptions(folder: Path, plan: SessionPlan, *, fs: FileSystem) -> SessionDigests:
+    """Store recipe and environment, which no event names yet."""
+    return SessionDigests(
+        recipe_sha256=_store(folder / RECIPES, plan.recipe, fs=fs),
+        identity_sha256=identity_sha256(plan.recipe),
+        environment_sha256=_store(folder / ENVIRONMENTS, plan.environment, fs=fs),
+    )
+
+
+def _account(beginning: Beginning) -> Account:
+    return Account(
+        start=beginning.counters,
+        cursor=beginning.cursor,
+        data_chain=beginning.data_chain,
+        consecutive_skips=beginning.consecutive_skips,
+        accumulation=beginning.accumulation,
+    )
+
+
+def _write_first_events(
+    session: ActiveSession, opened: OpenedRun, beginning: Beginning, *, fs: FileSystem
+) -> None:
     try:
         _write_session_start(session, opened.history, beginning)
         _write_what_belongs_to_it(session, opened, beginning, fs=fs)
     except BaseException:
         session.close()
         raise
-    phases.switch("train")
-    return session
 
 
 def _store(folder: Path, document: Document, *, fs: FileSystem) -> str:
