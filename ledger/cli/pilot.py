@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 import typer
 from rich.console import Console
@@ -51,6 +52,10 @@ def command(
     raise typer.Exit(0 if passed else 1)
 
 
+QUIET_SECONDS: Final = 10.0
+"""How long nothing is said where no bar moves."""
+
+
 class _Bars:
     """Two bars on a terminal, stages and the steps of the running one; single lines elsewhere."""
 
@@ -67,6 +72,7 @@ class _Bars:
         self._stages = self._progress.add_task("stages", total=len(STAGES))
         self._steps: TaskID | None = None
         self._current: tuple[str, Path | None] | None = None
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -83,6 +89,9 @@ class _Bars:
         if self._steps is not None and run_dir is not None:
             step, total = last_logged_step(run_dir), planned_steps(run_dir)
             self._progress.update(self._steps, completed=step, total=total)
+        elif run_dir is not None and time.monotonic() - self._said >= QUIET_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(f"{stage}: step {last_logged_step(run_dir)}/{planned_steps(run_dir) or '?'}")
 
     def _begin(self, description: str) -> None:
         if not self._console.is_terminal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from ledger.audit import reconcile
 from ledger.dataset.manifest import METADATA_NAME, open_dataset
@@ -40,6 +41,15 @@ def make_stages(config: PilotConfig, settings: StageSettings) -> list[Stage]:
         Stability(settings, config.stability),
         Resume(settings, config.resume),
     ]
+
+
+EQUIVALENCE: Final = {
+    "LG801": "same_start",
+    "LG802": "same_data",
+    "LG803": "same_loss",
+    "LG804": "same_parameters",
+}
+"""Rule that compares a resumed run with its control → the gate that shows what it found."""
 
 
 class Prepare(Stage):
@@ -179,9 +189,11 @@ class Resume(Training):
 
     def inspect(self) -> Evidence:
         found, control = measure_run(self.run_dir), measure_run(self.control_dir)
+        compared = reconcile(self.run_dir, rehash=True, control=self.control_dir)
         gates = [
             _reconciled(reconcile(self.control_dir, rehash=True), metric="control_reconciled"),
-            _reconciled(reconcile(self.run_dir, rehash=True, control=self.control_dir)),
+            _reconciled(compared),
+            *equivalence_gates(compared),
             *self.gates(found),
         ]
         runs = [_stage_run(self.run_dir, found), _stage_run(self.control_dir, control)]
@@ -192,6 +204,16 @@ class Resume(Training):
             gate_at_least("interruptions", len(found.interruptions()), least=1),
             gate_at_least("updates_redone", _updates_redone(found), least=1),
         ]
+
+
+def equivalence_gates(verdict: Verdict) -> list[Gate]:
+    """Return what the comparison of a resumed run with its control found, item by item: each must agree bit for bit."""
+    found = verdict.account.get("equivalence")
+    measured = found if isinstance(found, dict) else {}
+    return [
+        gate_equal(metric, str(measured.get(rule, "not compared")), asked="bitwise")
+        for rule, metric in EQUIVALENCE.items()
+    ]
 
 
 def _was_started(run_dir: Path) -> bool:
