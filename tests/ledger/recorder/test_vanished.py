@@ -104,7 +104,9 @@ def test_a_manifest_other_than_its_event_names_is_refused(run: Path):
 def test_an_earlier_one_that_vanished_does_not_matter(run: Path):
     shutil.rmtree(run / "checkpoints" / EARLIER)
     run_toy(run, SETTINGS, start="auto", fs=QUICK)
-    assert events_of(run, SessionStart)[-1].parent.checkpoint.endswith(LATEST)
+    parent = events_of(run, SessionStart)[-1].parent
+    assert parent is not None
+    assert parent.checkpoint.endswith(LATEST)
 
 
 def test_a_checkpoint_named_on_purpose_and_a_restart_go_on(run: Path, tmp_path: Path):
