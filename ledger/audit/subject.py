@@ -62,9 +62,10 @@ def find_run(path: str | os.PathLike[str]) -> Path:
         return folder
     runs = sorted(child.name for child in folder.iterdir() if child.is_dir() and is_run(child))
     if runs:
+        count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         listed = ", ".join(runs[:LISTED_RUNS]) + (", …" if len(runs) > LISTED_RUNS else "")
         raise UsageError(
-            f"holds {len(runs)} run(s): {listed}", path=folder, expected="one run", advice="name one of them"
+            f"holds {count}: {listed}", path=folder, expected="one run", advice="name one of them"
         )
     raise InvalidDocumentError(
         "is not a run: it has neither metrics.jsonl nor run.json", path=folder, expected="a run folder"
