@@ -80,6 +80,8 @@ def _rename(folder: Path, fs: FileSystem) -> tuple[CheckStatus, str]:
     watcher.start()
     try:
         for number in range(_REPLACEMENTS):
+            if seen:
+                break
             _write(source, (b"a" if number % 2 else b"b") * 64, fs=fs)
             fs.rename(source, target)
     finally:

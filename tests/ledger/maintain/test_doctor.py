@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ def refuse(code: int) -> Callable[..., None]:
 def rename_by_copying(_function: Any, source: str, target: str) -> None:
     """Remove, then copy: as some file systems and tools do."""
     Path(target).unlink(missing_ok=True)
+    time.sleep(0.01)  # the reader gets its turn, on the busiest machine too
     shutil.copy(source, target)
     Path(source).unlink()
 
