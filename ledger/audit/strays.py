@@ -8,7 +8,6 @@ import stat
 from typing import ClassVar, Final
 
 from ledger.audit.files import CheckpointFolder
-from ledger.audit.lineage import PARENT_MANIFEST
 from ledger.audit.stream import Checker, Stream
 from ledger.records.documents import Evaluation
 from ledger.records.events import SessionStart, Validation
@@ -16,42 +15,15 @@ from ledger.records.layout import (
     CHECKPOINTS,
     ENVIRONMENTS,
     EVALUATIONS,
-    LOCK,
     LOG,
     MANIFEST,
-    QUARANTINE,
+    OWN_FOLDERS,
+    OWN_NAMES,
     RECIPES,
-    RUN,
-    SEAL,
 )
 from ledger.storage.atomic import is_temporary_name
 
 __all__ = ["StrayChecker"]
-
-OWN_NAMES: Final = frozenset(
-    {
-        CHECKPOINTS,
-        ENVIRONMENTS,
-        EVALUATIONS,
-        LOCK,
-        LOG,
-        QUARANTINE,
-        RECIPES,
-        RUN,
-        SEAL,
-        PARENT_MANIFEST.partition("/")[0],
-        "exports",
-        "logs",
-        "recipe.lock.json",
-        "verdict.json",
-        "waivers.json",
-    }
-)
-"""What may lie in a run folder."""
-
-OWN_FOLDERS: Final = frozenset(
-    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", "logs"}
-)
 
 _DOCUMENT: Final = re.compile(r"([0-9a-f]{64})\.(json|diff)\Z")
 

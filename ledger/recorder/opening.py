@@ -21,16 +21,12 @@ from ledger.history import History, KnownCheckpoint
 from ledger.records.documents import Recipe, RunDocument
 from ledger.records.events import UnknownEvent
 from ledger.records.layout import (
-    CHECKPOINTS,
-    ENVIRONMENTS,
-    EVALUATIONS,
     LOCK,
     LOG,
     MANIFEST,
-    QUARANTINE,
+    OWN_NAMES,
     RECIPES,
     RUN,
-    SEAL,
     parse_checkpoint_name,
 )
 from ledger.records.parts import LogPosition
@@ -49,11 +45,6 @@ __all__ = ["OpenedRun", "acquire_lock", "open_run", "read_recipe", "refuse_forei
 _OTHER_WAYS = (
     "restore it from a copy; or go back on purpose: name another checkpoint with --resume PATH, "
     "or type --restart"
-)
-
-_OURS = frozenset(
-    {RUN, LOCK, LOG, RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE, SEAL}
-    | {"exports", "parent", "recipe.lock.json", "waivers.json", "verdict.json", "logs"}
 )
 
 
@@ -252,7 +243,7 @@ def refuse_foreign_folder(run_dir: Path, *, fs: FileSystem = OS) -> None:
             "is not a directory", path=run_dir, expected="a run folder, or a path that does not exist"
         )
     foreign = [
-        name for name in fs.list_directory(run_dir) if name not in _OURS and not is_temporary_name(name)
+        name for name in fs.list_directory(run_dir) if name not in OWN_NAMES and not is_temporary_name(name)
     ]
     if foreign and not fs.exists(run_dir / LOG):
         raise UsageError(

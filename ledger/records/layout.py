@@ -12,6 +12,8 @@ __all__ = [
     "LOCK",
     "LOG",
     "MANIFEST",
+    "OWN_FOLDERS",
+    "OWN_NAMES",
     "QUARANTINE",
     "RECIPES",
     "RUN",
@@ -32,6 +34,14 @@ QUARANTINE: Final = "quarantine"
 SEAL: Final = "seal.json"
 MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
+
+OWN_FOLDERS: Final = frozenset(
+    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", "logs"}
+)
+"""Folders that may lie in a run folder."""
+
+OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, "recipe.lock.json", "verdict.json", "waivers.json"}
+"""What may lie in a run folder."""
 
 _CHECKPOINT: Final = re.compile(r"step-([0-9]{8,16})-s([0-9]{2,9})\Z")
 
