@@ -86,6 +86,8 @@ def _take_over(target: Path, *, fs: FileSystem) -> Path | None:
             found = directory
         else:
             _remove_folder(directory, fs=fs)
+    if len(names) > 1:  # beside a dataset nobody would look for them again
+        fs.sync_directory(target.parent)
     return found
 
 
