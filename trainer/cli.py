@@ -19,7 +19,7 @@ from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recipes import identity_sha256
 from trainer.config import TrainerConfig
-from trainer.recipe import PARTS, complete_config, fix_horizon, recipe_of
+from trainer.recipe import PARTS, complete_config, fix_end, recipe_of
 from trainer.signals import StopRequest
 from trainer.sources import open_sources
 
@@ -106,7 +106,7 @@ def resolve(
     else:
         recipe = complete_config(recipe, opened.main, mix=opened.sources)
         data_sha256 = opened.identity
-    recipe = fix_horizon(recipe)
+    recipe = fix_end(recipe)
     if not as_json:
         print(dump_config(recipe), end="")
         return

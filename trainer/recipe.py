@@ -17,11 +17,21 @@ from ledger.dataset.manifest import Dataset
 from ledger.errors import ConfigError, RefusedError
 from ledger.recipes import LeafDifference, recipe_differences
 from ledger.records.documents import Recipe
-from trainer.config import CosineConfig, DataConfig, SourceConfig, TrainerConfig
+from trainer.arithmetic import budgeted_step
+from trainer.config import ConstantConfig, DataConfig, SourceConfig, TrainerConfig
 
-__all__ = ["PARTS", "complete_config", "config_of", "continue_config", "fix_horizon", "recipe_of"]
+__all__ = ["PARTS", "complete_config", "config_of", "continue_config", "fix_end", "recipe_of"]
 
-PARTS: Final = {"trainer": 2, "decoder": 1, "adamw": 1, "cosine": 1, "constant": 1, "reader": 2}
+PARTS: Final = {
+    "trainer": 2,
+    "decoder": 1,
+    "adamw": 1,
+    "muon": 1,
+    "cosine": 1,
+    "wsd": 1,
+    "constant": 1,
+    "reader": 2,
+}
 """Version of each part; raised when the same recipe would compute something else."""
 
 
@@ -69,18 +79,51 @@ def _identified(section: DataConfig | SourceConfig, dataset: Dataset, *, place: 
     return {"path": str(Path(section.path).absolute()), "metadata_sha256": identity}
 
 
-def fix_horizon(config: TrainerConfig, *, horizon: int | None = None) -> TrainerConfig:
-    """Return the configuration with the horizon of its schedule fixed, where it has one and left it open.
+def fix_end(config: TrainerConfig, *, recorded: TrainerConfig | None = None) -> TrainerConfig:
+    """Return the configuration with the target step and the horizon of its schedule fixed, where they were left open.
 
     Args:
-        config: what was typed.
-        horizon: the run's own, in tokens; None at the first start, where it becomes target x tokens per update.
+        config: what was typed, completed.
+        recorded: the run's recipe in force, whose target and horizon stay; None at the first start, where the target
+            is the budget's and the horizon becomes target x tokens per update.
+
+    Raises:
+        ConfigError: the target step lies below the budget, or the budget holds no update.
     """
-    schedule = config.schedule
-    if not isinstance(schedule, CosineConfig) or schedule.horizon is not None:
-        return config
-    fixed = horizon or config.run.target_step * config.tokens_per_update
-    return config.model_copy(update={"schedule": schedule.model_copy(update={"horizon": fixed})})
+    target = _fixed_target(config, recorded=recorded)
+    fixed = config.model_copy(update={"run": config.run.model_copy(update={"target_step": target})})
+    schedule = fixed.schedule
+    if isinstance(schedule, ConstantConfig) or schedule.horizon is not None:
+        return fixed
+    horizon = target * fixed.tokens_per_update
+    if (
+        recorded is not None
+        and not isinstance(recorded.schedule, ConstantConfig)
+        and recorded.schedule.horizon
+    ):
+        horizon = recorded.schedule.horizon
+    return fixed.model_copy(update={"schedule": schedule.model_copy(update={"horizon": horizon})})
+
+
+def _fixed_target(config: TrainerConfig, *, recorded: TrainerConfig | None) -> int:
+    typed, budget = config.run.target_step, config.run.budget
+    if typed is None and recorded is not None:
+        typed = recorded.run.target_step
+    if budget is None:
+        return config.target_step if typed is None else typed
+    try:
+        budgeted = budgeted_step(budget, config)
+    except ValueError as error:
+        raise ConfigError(
+            f"run.budget: {error}", advice="raise the budget, or make an update smaller"
+        ) from error
+    if typed is not None and typed < budgeted:
+        raise ConfigError(
+            f"run.target_step is {typed}, but run.budget asks for {budgeted} updates",
+            expected="a target step that goes beyond the budget, or none",
+            advice="leave run.target_step out",
+        )
+    return budgeted if typed is None else typed
 
 
 def recipe_of(config: TrainerConfig) -> Recipe:
@@ -116,8 +159,7 @@ def continue_config(recorded: Recipe, typed: TrainerConfig, *, run: Path) -> Tra
         RefusedError: settings that define the experiment differ, or the target would fall; names all of them.
     """
     ours = config_of(recorded)
-    horizon = ours.schedule.horizon if isinstance(ours.schedule, CosineConfig) else None
-    effective = fix_horizon(typed, horizon=horizon)
+    effective = fix_end(typed, recorded=ours)
     differences = recipe_differences(recorded, recipe_of(effective))
     refused = [str(found) for found in differences if _is_refused(found)]
     if refused:

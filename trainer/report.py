@@ -31,13 +31,13 @@ def arithmetic(
         parameters: trainable parameters of the model.
     """
     batch = config.batch
-    updates = config.run.target_step - start_step
+    updates = config.target_step - start_step
     planned = updates * config.tokens_per_update
     return "\n".join(
         (
             f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
             f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
-            f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.run.target_step:,}",
+            f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.target_step:,}",
             *_epochs(config, planned=planned, tokens_per_epoch=tokens_per_epoch),
             f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
         )

@@ -26,7 +26,7 @@ from trainer.evaluate import VALIDATION
 from trainer.loop import Training, fit
 from trainer.model.decoder import parameter_counts
 from trainer.optim import partition_summary
-from trainer.recipe import complete_config, continue_config, fix_horizon, recipe_of
+from trainer.recipe import complete_config, continue_config, fix_end, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
 from trainer.sources import DataSources, open_sources
@@ -81,13 +81,11 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     with closing(TrainingData(sources, typed)) as data, RunRecorder(request.run_dir) as recorder:
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
-        config = (
-            fix_horizon(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
-        )
+        config = fix_end(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
         report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
             report.say(
-                f"{request.run_dir}: the run is complete at step {config.run.target_step:,}; nothing to do, nothing "
+                f"{request.run_dir}: the run is complete at step {config.target_step:,}; nothing to do, nothing "
                 "written (raise run.target_step to go on)"
             )
             return None
@@ -171,7 +169,7 @@ def _is_done(request: Request, recorder: RunRecorder, choice: Choice, config: Tr
         and choice.parent is not None
         and not recorder.is_at_end(choice.parent)
     )
-    return config.run.target_step == recorder.target_in_force and not goes_back
+    return config.target_step == recorder.target_in_force and not goes_back
 
 
 def _begin(

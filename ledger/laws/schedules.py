@@ -6,7 +6,9 @@ keeps its warm-up rate; after the horizon the rate stays at its end value, also 
 
 Sources: linear warm-up, Goyal et al. 2017, "Accurate, Large Minibatch SGD" (https://arxiv.org/abs/1706.02677),
 section 2.2; cosine decay without restarts, Loshchilov and Hutter 2017, "SGDR" (https://arxiv.org/abs/1608.03983),
-equation 5, with the minimum as a share of the base rate.
+equation 5, with the minimum as a share of the base rate; warm-up, stable, decay, Hu et al. 2024, "MiniCPM"
+(https://arxiv.org/abs/2404.06395), section 4, with a linear decay to zero as in Hägele et al. 2024
+(https://arxiv.org/abs/2405.18392).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["ConstantSchedule", "CosineSchedule", "Schedule", "learning_rate", "parse_schedule"]
+__all__ = ["ConstantSchedule", "CosineSchedule", "Schedule", "WsdSchedule", "learning_rate", "parse_schedule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,29 @@ class CosineSchedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WsdSchedule:
+    """Linear warm-up, the base rate, then a linear decay to zero over the last `decay_fraction` of the horizon.
+
+    A warm-up that reaches into the decay leaves no stable part; one over the whole horizon leaves no decay.
+    """
+
+    horizon_tokens: int
+    """Tokens (steps × tokens per update) at which the rate is zero; fixed at the first start."""
+    warmup_steps: int = 312
+    """Updates until the base rate is reached; 0 means none."""
+    decay_fraction: float = 0.1
+    """Share of the horizon that decays, from 0 (the base rate is held to the end and after it) to 1."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for numbers out of range."""
+        _require(self.horizon_tokens >= 0, f"horizon must not be negative, not {self.horizon_tokens}")
+        _require(self.warmup_steps >= 0, f"warmup_steps must not be negative, not {self.warmup_steps}")
+        _require(
+            0.0 <= self.decay_fraction <= 1.0, f"decay_fraction must lie in [0, 1], not {self.decay_fraction}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantSchedule:
     """Linear warm-up, then the base rate for ever; for runs that repeat a batch until they have learnt it."""
 
@@ -49,7 +74,7 @@ class ConstantSchedule:
         _require(self.warmup_steps >= 0, f"warmup_steps must not be negative, not {self.warmup_steps}")
 
 
-Schedule: TypeAlias = CosineSchedule | ConstantSchedule
+Schedule: TypeAlias = CosineSchedule | WsdSchedule | ConstantSchedule
 
 
 def learning_rate(schedule: Schedule, *, step: int, tokens_per_update: int, base: float) -> float:
@@ -64,9 +89,10 @@ def learning_rate(schedule: Schedule, *, step: int, tokens_per_update: int, base
         return base * step / schedule.warmup_steps
     if isinstance(schedule, ConstantSchedule):
         return base
-    return base * _cosine_share(
-        schedule, position=step * tokens_per_update, tokens_per_update=tokens_per_update
-    )
+    position = step * tokens_per_update
+    if isinstance(schedule, WsdSchedule):
+        return base * _wsd_share(schedule, position=position, tokens_per_update=tokens_per_update)
+    return base * _cosine_share(schedule, position=position, tokens_per_update=tokens_per_update)
 
 
 def parse_schedule(section: Mapping[str, object]) -> Schedule | None:
@@ -90,11 +116,28 @@ def _cosine_share(schedule: CosineSchedule, *, position: int, tokens_per_update:
     return schedule.min_lr_ratio + (1.0 - schedule.min_lr_ratio) * cosine
 
 
+def _wsd_share(schedule: WsdSchedule, *, position: int, tokens_per_update: int) -> float:
+    """Return the share of the base rate at `position` tokens, none of them in the warm-up."""
+    horizon, warmup = schedule.horizon_tokens, schedule.warmup_steps * tokens_per_update
+    decay_start = max(float(warmup), (1.0 - schedule.decay_fraction) * horizon)
+    if schedule.decay_fraction == 0.0 or decay_start >= horizon or position <= decay_start:
+        return 1.0
+    return max(0.0, (horizon - position) / (horizon - decay_start))
+
+
 def _parse_cosine(section: Mapping[str, object]) -> CosineSchedule:
     return CosineSchedule(
         horizon_tokens=_integer(section, "horizon"),
         warmup_steps=_integer(section, "warmup_steps", default=312),
         min_lr_ratio=_number(section, "min_lr_ratio", default=0.0),
+    )
+
+
+def _parse_wsd(section: Mapping[str, object]) -> WsdSchedule:
+    return WsdSchedule(
+        horizon_tokens=_integer(section, "horizon"),
+        warmup_steps=_integer(section, "warmup_steps", default=312),
+        decay_fraction=_number(section, "decay_fraction", default=0.1),
     )
 
 
@@ -104,6 +147,7 @@ def _parse_constant(section: Mapping[str, object]) -> ConstantSchedule:
 
 _PARSERS: dict[str, Callable[[Mapping[str, object]], Schedule]] = {
     "cosine": _parse_cosine,
+    "wsd": _parse_wsd,
     "constant": _parse_constant,
 }
 

@@ -3,16 +3,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from ledger.config import dump_config, leaf_classes, load_config
+from ledger.config.model import models_in
 from ledger.dataset.manifest import open_dataset
 from ledger.errors import ConfigError, RefusedError
 from tests.trainer.tiny import VOCABULARY, tiny_config
 from trainer.config import CosineConfig, TrainerConfig
-from trainer.recipe import complete_config, config_of, continue_config, fix_horizon, recipe_of
+from trainer.recipe import complete_config, config_of, continue_config, fix_end, recipe_of
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 OVERLAYS = ["overfit.yaml", "acceptance.yaml", "stability.yaml", "resume.yaml"]
@@ -40,27 +43,36 @@ def test_a_dumped_configuration_loads_on_its_own(dataset, tmp_path):
 def test_every_leaf_has_a_class_and_a_description(dataset):
     config = tiny_config(dataset)
     assert set(leaf_classes(config).values()) == {"identity", "operational", "volatile"}
-    for section in type(config).model_fields:
-        for name, field in type(getattr(config, section)).model_fields.items():
-            assert field.description, f"{section}.{name}"
+    for section in _sections(TrainerConfig):
+        for name, field in section.model_fields.items():
+            assert field.description or models_in(field.annotation), f"{section.__name__}.{name}"
+
+
+def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield a model and every section that it may hold."""
+    yield model
+    for field in model.model_fields.values():
+        for section in models_in(field.annotation):
+            yield from _sections(section)
 
 
 def test_the_horizon_is_fixed_once(dataset):
     config = complete_config(tiny_config(dataset), open_dataset(dataset))
-    fixed = fix_horizon(config)
+    fixed = fix_end(config)
     assert _horizon(fixed) == 8 * 32
-    assert fix_horizon(fixed, horizon=1) == fixed
+    raised = config.model_copy(update={"run": config.run.model_copy(update={"target_step": 99})})
+    assert _horizon(fix_end(raised, recorded=fixed)) == 8 * 32
     assert config.model.vocabulary == VOCABULARY
 
 
 def test_a_recorded_recipe_loads_on_its_own(dataset):
-    config = fix_horizon(complete_config(tiny_config(dataset), open_dataset(dataset)))
+    config = fix_end(complete_config(tiny_config(dataset), open_dataset(dataset)))
     assert config_of(recipe_of(config)) == config
 
 
 def test_all_differing_identity_fields_are_named_at_once(dataset):
     completed = complete_config(tiny_config(dataset), open_dataset(dataset))
-    recorded = recipe_of(fix_horizon(completed))
+    recorded = recipe_of(fix_end(completed))
     typed = tiny_config(
         dataset, run={"seed": 8, "target_step": 4}, optimizer={"beta2": 0.9}, logging={"interval": 5}
     )
@@ -74,7 +86,7 @@ def test_all_differing_identity_fields_are_named_at_once(dataset):
 def test_a_raised_target_keeps_the_horizon(dataset):
     completed = complete_config(tiny_config(dataset), open_dataset(dataset))
     raised = complete_config(tiny_config(dataset, run={"target_step": 20}), open_dataset(dataset))
-    config = continue_config(recipe_of(fix_horizon(completed)), raised, run=Path("run"))
+    config = continue_config(recipe_of(fix_end(completed)), raised, run=Path("run"))
     assert (config.run.target_step, _horizon(config)) == (20, 8 * 32)
 
 

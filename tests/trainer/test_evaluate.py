@@ -10,7 +10,7 @@ from ledger.dataset.manifest import Split, open_dataset
 from ledger.recorder import EvaluationResult
 from tests.trainer.tiny import VOCABULARY, tiny_config
 from trainer.evaluate import evaluate
-from trainer.recipe import complete_config, fix_horizon
+from trainer.recipe import complete_config, fix_end
 from trainer.state import build_state
 
 
@@ -58,7 +58,7 @@ def test_a_uniform_model_is_at_the_logarithm_of_the_vocabulary(split, dataset):
 
 
 def test_every_target_weighs_the_same_whatever_batch_it_fell_into(split, dataset):
-    state = build_state(fix_horizon(complete_config(tiny_config(dataset), open_dataset(dataset))))
+    state = build_state(fix_end(complete_config(tiny_config(dataset), open_dataset(dataset))))
     losses = []
     for micro_batch in (1, 2, 5):
         config = tiny_config(dataset, evaluation={"micro_batch": micro_batch})

@@ -15,13 +15,13 @@ from tests.trainer.tiny import tiny_config, train
 from trainer.checkpoint import restore_checkpoint, write_tensors
 from trainer.config import TrainerConfig
 from trainer.randomness import capture_randomness, restore_randomness, seed_everything
-from trainer.recipe import complete_config, fix_horizon
+from trainer.recipe import complete_config, fix_end
 from trainer.schedule import ScheduleState
 from trainer.state import build_state, tensor_entry
 
 
 def _resolved(dataset, **sections) -> TrainerConfig:
-    return fix_horizon(complete_config(tiny_config(dataset, **sections), open_dataset(dataset)))
+    return fix_end(complete_config(tiny_config(dataset, **sections), open_dataset(dataset)))
 
 
 def _draw() -> list[float]:
