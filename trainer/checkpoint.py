@@ -18,8 +18,6 @@ from torch import Tensor
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state, verify_checkpoint_files
 from ledger.errors import RefusedError
 from ledger.records.documents import TrainerState
-from trainer.optim import expected_optimizer_tensors, restore_optimizer_tensor
-from trainer.randomness import restore_randomness
 from trainer.state import TrainingState
 
 __all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors"]
@@ -52,8 +50,7 @@ def restore_checkpoint(checkpoint: CompleteCheckpoint, state: TrainingState) -> 
     stored = read_trainer_state(checkpoint)
     _restore_model(checkpoint.folder / MODEL_FILE, state)
     _restore_optimizer(checkpoint.folder / OPTIMIZER_FILE, state, step=stored.counters.step)
-    state.schedule.restore(stored.schedule)
-    restore_randomness(stored.rng)
+    state.restore(stored)
     return stored
 
 
@@ -64,12 +61,8 @@ def _restore_model(path: Path, state: TrainingState) -> None:
 
 
 def _restore_optimizer(path: Path, state: TrainingState, *, step: int) -> None:
-    expected = expected_optimizer_tensors(state.groups) if step else {}
-    _load(
-        path,
-        expected,
-        lambda name, value: restore_optimizer_tensor(state.groups, state.optimizer, name, value),
-    )
+    expected = state.optimizer.expected_tensors() if step else {}
+    _load(path, expected, state.optimizer.restore_tensor)
 
 
 def _load(path: Path, expected: Mapping[str, Tensor], put: Callable[[str, Tensor], object]) -> None:

@@ -15,12 +15,11 @@ from ledger.checkpoints import CompleteCheckpoint
 from ledger.dataset.manifest import Dataset
 from ledger.errors import LedgerError
 from ledger.recorder import RunRecorder
-from ledger.records.events import CheckpointKind, SessionStatus
+from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
 from trainer.checkpoint import write_tensors
 from trainer.config import TrainerConfig
 from trainer.data import IGNORED, Batch, TrainingData
 from trainer.evaluate import VALIDATION, evaluate, has_evaluation
-from trainer.optim import set_learning_rate
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
 from trainer.report import Report
 from trainer.signals import StopRequest
@@ -73,7 +72,7 @@ def process_window(training: Training) -> float:
     losses = []
     for batch in window:
         loss = forward(training, batch) / counted
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss * training.state.scaler.scale).backward()  # type: ignore[no-untyped-call]
         recorder.microbatch(
             tokens=batch.tokens, loss_tokens=batch.loss_tokens, digest=batch.digest, cursor=batch.cursor
         )
@@ -101,30 +100,50 @@ def attempt_update(training: Training, loss: float) -> bool:
     """Apply the window's gradients and tell whether that happened: numbers that are none never reach the optimizer."""
     state, recorder = training.state, training.recorder
     parameters = list(state.model.parameters())
+    state.scaler.unscale(parameters)
     norm = gradient_norm(parameters).item()
-    reason = reason_to_skip(loss=loss, grad_norm=norm)
+    reason = reason_to_skip(loss=loss, grad_norm=norm, is_scaled=state.scaler.loss_scale is not None)
+    if reason is None and state.guards.refuse(loss=loss, grad_norm=norm):
+        reason = "guard"
     if reason is not None:
-        state.optimizer.zero_grad()
-        recorder.skipped(reason, loss=loss, grad_norm=norm)
-        refuse_endless_skips(training)
+        skip_update(training, reason, loss=loss, norm=norm)
         return False
     clip_gradients(parameters, norm=norm, limit=training.config.optimizer.clip_norm)
-    rates = set_learning_rate(state.optimizer, state.schedule.next_rate())
+    rates = state.optimizer.set_rates(state.schedule.next_rates())
     state.optimizer.step()
     state.optimizer.zero_grad()
     state.schedule.advance()
-    recorder.updated(loss=loss, grad_norm=norm, lr=rates)
+    state.scaler.updated()
+    state.guards.updated(loss=loss, grad_norm=norm)
+    recorder.updated(
+        loss=loss,
+        grad_norm=norm,
+        lr=rates,
+        loss_scale=state.scaler.loss_scale,
+        growth_tracker=state.scaler.growth_tracker,
+    )
     with recorder.phase("report"):
         training.report.step(recorder.counters, loss=loss, grad_norm=norm, rates=rates)
     return True
 
 
-def refuse_endless_skips(training: Training) -> None:
+def skip_update(training: Training, reason: SkipReason, *, loss: float, norm: float) -> None:
+    """Drop the window's gradients: its data was processed, the optimizer does not move."""
+    state, recorder = training.state, training.recorder
+    state.optimizer.zero_grad()
+    scales = state.scaler.skipped(reason)
+    recorder.skipped(
+        reason, loss=loss, grad_norm=norm, loss_scale=scales, growth_tracker=state.scaler.growth_tracker
+    )
+    refuse_endless_skips(training, reason)
+
+
+def refuse_endless_skips(training: Training, reason: SkipReason) -> None:
     """Raise `TrainingFailedError` when as many attempts in a row were skipped as the recipe allows."""
     skips, limit = training.recorder.consecutive_skips, training.config.limits.consecutive_skips
     if skips >= limit:
         raise TrainingFailedError(
-            f"{skips} attempts in a row gave a non-finite loss or gradient",
+            f"{skips} attempts in a row were skipped, the last one for {reason}",
             place=f"after step {training.recorder.step}",
             expected=f"fewer than limits.consecutive_skips = {limit}",
             advice="lower the learning rate or lengthen the warm-up, and look at the overflow events of the log",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ledger.laws.schedules import learning_rate, parse_schedule
 from ledger.records.fields import Json
-from trainer.config import TrainerConfig
+from trainer.config import OptimizerConfig, TrainerConfig
 
-__all__ = ["ScheduleState"]
+__all__ = ["ScheduleState", "base_rates"]
 
 
 class ScheduleState:
@@ -21,14 +21,17 @@ class ScheduleState:
         if law is None:
             raise ValueError(f"no law for the schedule {config.schedule.name!r}")
         self._law = law
-        self._base = config.optimizer.learning_rate
+        self._bases = base_rates(config.optimizer)
         self._tokens_per_update = config.tokens_per_update
         self._position_tokens = 0
 
-    def next_rate(self) -> float:
-        """Return the rate of the update about to be applied."""
+    def next_rates(self) -> dict[str, float]:
+        """Return the rate of each group of the optimizer in the update about to be applied."""
         step = self._position_tokens // self._tokens_per_update + 1
-        return learning_rate(self._law, step=step, tokens_per_update=self._tokens_per_update, base=self._base)
+        return {
+            group: learning_rate(self._law, step=step, tokens_per_update=self._tokens_per_update, base=base)
+            for group, base in self._bases.items()
+        }
 
     def advance(self) -> None:
         """Move on by one successful update."""
@@ -41,3 +44,11 @@ class ScheduleState:
     def restore(self, state: Json) -> None:
         """Take the position from a checkpoint."""
         self._position_tokens = int(state["position"])
+
+
+def base_rates(config: OptimizerConfig) -> dict[str, float]:
+    """Return the base rate of each group that an optimizer may have."""
+    rates = dict.fromkeys(("decay", "no_decay"), config.learning_rate)
+    if config.muon is not None:
+        rates["muon"] = config.muon.learning_rate or config.learning_rate
+    return rates

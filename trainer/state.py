@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from ledger.recorder import LiveState
-from ledger.records.documents import TensorEntry
+from ledger.records.documents import TensorEntry, TrainerState
 from ledger.storage.digests import tensor_table_sha256
 from trainer.config import TrainerConfig
+from trainer.guards import Guards
 from trainer.model.decoder import Decoder
-from trainer.optim import Partition, build_optimizer, optimizer_tensors, partition
-from trainer.randomness import capture_randomness, seed_everything
+from trainer.optim import Optimizer, Partition, partition
+from trainer.precision import LossScaler
+from trainer.randomness import capture_randomness, restore_randomness, seed_everything
 from trainer.schedule import ScheduleState
 
 __all__ = ["TrainingState", "build_state", "tensor_entry"]
@@ -43,8 +45,10 @@ class TrainingState:
 
     model: Decoder
     groups: Partition
-    optimizer: torch.optim.AdamW
+    optimizer: Optimizer
     schedule: ScheduleState
+    scaler: LossScaler
+    guards: Guards
 
     def model_tensors(self) -> dict[str, Tensor]:
         """Return every tensor of the model by name; a tied head stands once."""
@@ -52,7 +56,7 @@ class TrainingState:
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """Return every tensor of the optimizer's state as `group/parameter/field`."""
-        return optimizer_tensors(self.groups, self.optimizer)
+        return self.optimizer.tensors()
 
     def capture(self) -> LiveState:
         """Return the state as the recorder takes it: digests of tensors, JSON of the rest."""
@@ -61,7 +65,16 @@ class TrainingState:
             optimizer=_table_sha256(self.optimizer_tensors()),
             schedule=self.schedule.capture(),
             rng=capture_randomness(),
+            scaler=self.scaler.capture(),
+            guards=self.guards.capture(),
         )
+
+    def restore(self, stored: TrainerState) -> None:
+        """Take everything that is no tensor from trainer.json, the cursor excepted."""
+        self.schedule.restore(stored.schedule)
+        self.scaler.restore(stored.scaler)
+        self.guards.restore(stored.guards)
+        restore_randomness(stored.rng)
 
 
 def build_state(config: TrainerConfig) -> TrainingState:
@@ -72,12 +85,14 @@ def build_state(config: TrainerConfig) -> TrainingState:
     """
     seed_everything(config.run.seed)
     model = Decoder(config.model, sequence=config.batch.sequence).to(torch.device(config.machine.device))
-    groups = partition(model)
+    groups = partition(model, has_muon=config.optimizer.muon is not None)
     return TrainingState(
         model=model,
         groups=groups,
-        optimizer=build_optimizer(groups, config.optimizer),
+        optimizer=Optimizer(groups, config.optimizer),
         schedule=ScheduleState(config),
+        scaler=LossScaler(config.precision),
+        guards=Guards(config.guards),
     )
 
 

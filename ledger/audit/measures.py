@@ -10,6 +10,7 @@ from ledger.audit.stream import Checker, Stream
 from ledger.laws.schedules import Schedule, learning_rate, parse_schedule
 from ledger.records.events import AnyEvent, Checkpoint, SessionStart, Train, UnknownEvent, Validation
 from ledger.records.fields import Measurement, is_finite
+from ledger.records.sections import OptimizerSection
 
 __all__ = ["EvaluationChecker", "FiniteChecker", "LossTokenChecker", "RateChecker"]
 
@@ -112,7 +113,7 @@ class RateChecker(Checker):
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self._schedule: Schedule | None = None
-        self._base = 0.0
+        self._optimizer: OptimizerSection | None = None
 
     def on_session_start(self, event: SessionStart) -> None:
         """Take the schedule from the session's own recipe."""
@@ -123,7 +124,7 @@ class RateChecker(Checker):
                 "LG208", f"the recipe of session {event.session} states no schedule and base rate"
             )
             return
-        self._base = sections.optimizer.learning_rate
+        self._optimizer = sections.optimizer
         try:
             self._schedule = parse_schedule(sections.schedule)
         except ValueError as error:
@@ -139,12 +140,16 @@ class RateChecker(Checker):
         """Compare the rates of the last applied update."""
         self._check_groups(event)
         track = self.stream.track
-        if track is None or self._schedule is None or event.lr is None or event.step < 1:
+        schedule, optimizer = self._schedule, self._optimizer
+        if track is None or schedule is None or optimizer is None or event.lr is None or event.step < 1:
             return
-        expected = learning_rate(
-            self._schedule, step=event.step, tokens_per_update=track.tokens_per_update, base=self._base
-        )
         for group, rate in event.lr.items():
+            expected = learning_rate(
+                schedule,
+                step=event.step,
+                tokens_per_update=track.tokens_per_update,
+                base=optimizer.base_rate(group),
+            )
             if is_finite(rate) and not math.isclose(
                 float(rate), expected, rel_tol=RATE_TOLERANCE, abs_tol=0.0
             ):

@@ -28,6 +28,7 @@ from ledger.audit.redone import RedoneChecker
 from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
 from ledger.audit.rules import RULES, UNCHECKED
 from ledger.audit.run_document import RunDocumentChecker
+from ledger.audit.scaling import ScalerChecker
 from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
 from ledger.audit.strays import StrayChecker
 from ledger.audit.stream import Checker, Stream, read_through
@@ -152,6 +153,7 @@ def counter_checkers(stream: Stream) -> list[Checker]:
         SkipChecker(stream),
         FiniteChecker(stream),
         RateChecker(stream),
+        ScalerChecker(stream),
         EvaluationChecker(stream),
         LossTokenChecker(stream),
         TimingChecker(stream),

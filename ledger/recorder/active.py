@@ -82,7 +82,7 @@ class ActiveSession:
         self._interval = sections.logging.interval if sections.logging else 1
         self._has_evidence = bool(sections.logging and sections.logging.evidence)
         self._clip_norm = sections.optimizer.clip_norm if sections.optimizer else None
-        self._scaler: tuple[float | None, int | None] = (None, None)
+        self._scaler = beginning.loss_scale
 
     def close(self) -> None:
         """Close the log."""

@@ -33,7 +33,8 @@ class LiveState:
     """The live training state, as the loop reads it off its objects.
 
     `model` and `optimizer` are SHA-256 over their tensors (`ledger.storage.digests.tensor_table_sha256`); the rest
-    is what `trainer.json` stores of schedule position, random generators, gradient scaler and guards.
+    is what `trainer.json` stores of schedule position, random generators, gradient scaler and guards. A scaler is
+    `{"scale": number, "growth_tracker": number}`, so that the audit can follow it.
     """
 
     model: str | None
@@ -42,6 +43,13 @@ class LiveState:
     rng: Json = None
     scaler: Json = None
     guards: Json = None
+
+    @property
+    def loss_scale(self) -> tuple[float | None, int | None]:
+        """The scaler's scale and growth tracker; None where there is none."""
+        if not isinstance(self.scaler, Mapping):
+            return None, None
+        return self.scaler.get("scale"), self.scaler.get("growth_tracker")
 
     def digests(self, cursor: Cursor) -> StateDigests:
         """Return the digest of each part; null where there is none."""

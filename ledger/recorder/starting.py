@@ -36,6 +36,7 @@ class Beginning:
     consecutive_skips: int
     parent: Parent | None
     state: StateDigests
+    loss_scale: tuple[float | None, int | None]
     amendments: list[LeafDifference]
     facts: RunFacts | None
     """Only in the first session."""
@@ -71,6 +72,7 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
         consecutive_skips=0 if restored is None else restored.consecutive_skips,
         parent=_parent(plan),
         state=state,
+        loss_scale=live.loss_scale,
         amendments=amendments,
         facts=None if opened.history.sessions else _facts(plan, target, accumulation),
     )

@@ -167,7 +167,7 @@ class TrainerState(Document):
     consecutive_skips: Count
     schedule: Json = Field(description="The schedule's position.")
     rng: Json = Field(description="Every random generator's state, of all ranks.")
-    scaler: Json = Field(description="The gradient scaler with its growth tracker, or null.")
+    scaler: Json = Field(description="The gradient scaler, {scale, growth_tracker}, or null.")
     guards: Json = Field(description="The windows of guards, or null.")
 
 

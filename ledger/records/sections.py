@@ -33,11 +33,25 @@ class DataSection(_Section):
     )
 
 
+class MuonSection(_Section):
+    """What Muon has of its own."""
+
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="Base rate of group muon; null: the optimizer's."
+    )
+
+
 class OptimizerSection(_Section):
     """Base rate and clipping."""
 
     learning_rate: float = Field(gt=0, description="Base rate of every group.")
     clip_norm: float | None = Field(default=None, gt=0, description="Norm limit; null: no clipping.")
+    muon: MuonSection | None = Field(default=None, description="Null: every group has the one base rate.")
+
+    def base_rate(self, group: str) -> float:
+        """Return the base rate of a group."""
+        own = self.muon.learning_rate if self.muon is not None and group == "muon" else None
+        return self.learning_rate if own is None else own
 
 
 class LoggingSection(_Section):
@@ -83,6 +97,7 @@ class RecipeSections(_Section):
     data: DataSection | None = None
     optimizer: OptimizerSection | None = None
     schedule: dict[str, Any] | None = None
+    precision: dict[str, Any] | None = None
     logging: LoggingSection | None = None
     checkpoint: CheckpointSection | None = None
     evaluation: EvaluationSection | None = None

@@ -43,9 +43,9 @@ def test_auditor_loads_nothing_but_the_base_installation(tmp_path: Path):
     assert not loaded & {"torch", "pyarrow", "safetensors", "tokenizers", "trainer", "data_prep"}
 
 
-@pytest.mark.skipif(not (ROOT / "trainer" / "config.py").exists(), reason="there is no trainer")
-def test_training_configuration_loads_without_torch(tmp_path: Path):
-    assert "torch" not in loaded_after_import("trainer.config", tmp_path)
+@pytest.mark.parametrize("module", ["trainer.config", "trainer.recipe", "trainer.arithmetic", "trainer.cli"])
+def test_a_training_configuration_is_read_without_torch(module: str, tmp_path: Path):
+    assert "torch" not in loaded_after_import(module, tmp_path)
 
 
 def test_folders_that_are_no_packages_are_not_importable(tmp_path: Path):

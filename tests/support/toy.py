@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state
+from ledger.laws.scaler import LossScale, ScalerLaw
 from ledger.recorder import EvaluationResult, LiveState, RunRecorder, SessionPlan
 from ledger.records.documents import Environment, LeafClass, Recipe, TensorEntry
 from ledger.records.parts import Cursor, DataIdentities, ModelSummary, OptimizerGroup, Position, Start
@@ -29,6 +30,7 @@ from ledger.storage.filesystem import OS, FileSystem
 
 TOKENS_PER_MICROBATCH = 8
 MICROBATCHES_PER_EPOCH = 7
+SCALER = ScalerLaw(initial_scale=1024.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=3)
 DATA_SHA256 = sha256_hex(b"the toy corpus")
 
 
@@ -44,6 +46,8 @@ class ToySettings:
     evaluate_every: int | None = 5
     skip_attempts: frozenset[int] = frozenset()
     """Numbers of the attempts (from 1) that are skipped."""
+    overflow_attempts: frozenset[int] | None = None
+    """Numbers of the attempts that overflow under a loss scale; None: the toy scales nothing."""
     policy: str = "interval"
     clip_norm: float | None = 1.0
     learning_rate: float = 0.01
@@ -61,6 +65,9 @@ class ToySettings:
             "checkpoint": {"policy": self.policy, "interval": self.checkpoint_interval},
             "evaluation": {"enabled": True, "interval": self.evaluate_every},
             "determinism": {"deterministic": self.deterministic},
+            "precision": {"name": "fp32"}
+            if self.overflow_attempts is None
+            else {"name": "fp16", **dataclasses.asdict(SCALER)},
         }
         operational = ("run", "logging", "checkpoint", "evaluation")
         classes: dict[str, LeafClass] = {
@@ -85,6 +92,7 @@ class ToyLoop:
     position: Position = field(default_factory=lambda: Position(0, 0))
     loss_tokens: int | None = None
     """Positions of the last microbatch that count in the loss; None: all."""
+    scaler: LossScale = SCALER.initial
 
     def capture(self) -> LiveState:
         """Return the live state as the recorder asks for it."""
@@ -93,6 +101,7 @@ class ToyLoop:
             optimizer=tensor_table_sha256({"moment": self._entry(self.weight * 2)}),
             schedule={"step": self.draws},
             rng={"draws": self.draws},
+            scaler=None if self.settings.overflow_attempts is None else dataclasses.asdict(self.scaler),
         )
 
     def _entry(self, value: float) -> TensorEntry:
@@ -110,6 +119,8 @@ class ToyLoop:
         state = read_trainer_state(checkpoint)
         self.draws = state.rng["draws"]
         self.position = state.cursor["train"]
+        if state.scaler is not None:
+            self.scaler = LossScale(**state.scaler)
 
     def draw(self) -> tuple[bytes, Cursor]:
         """Return the next microbatch's digest and the cursor behind it."""
@@ -274,10 +285,22 @@ def attempt(recorder: RunRecorder, loop: ToyLoop, before: Before = _nothing) -> 
         before(recorder, "microbatch")
         digest = consume(recorder, loop)
     before(recorder, "attempt")
-    if recorder.counters.attempts + 1 in loop.settings.skip_attempts:
-        recorder.skipped("nonfinite_loss", loss=float("nan"), grad_norm=None)
+    number, overflows = recorder.counters.attempts + 1, loop.settings.overflow_attempts
+    scaled: dict[str, Any] = {}
+    if number in (overflows or ()):
+        before_it, loop.scaler = loop.scaler, SCALER.after_overflow(loop.scaler)
+        scales = (before_it.scale, loop.scaler.scale)
+        recorder.skipped("overflow", loss=1.0, grad_norm=float("inf"), loss_scale=scales, growth_tracker=0)
+    elif number in loop.settings.skip_attempts:
+        if overflows is not None:
+            scaled = {"loss_scale": (loop.scaler.scale,) * 2, "growth_tracker": loop.scaler.growth_tracker}
+        recorder.skipped("nonfinite_loss", loss=float("nan"), grad_norm=None, **scaled)
     else:
-        recorder.updated(loss=loop.learn(digest), grad_norm=0.5, lr={"all": loop.settings.learning_rate})
+        if overflows is not None:
+            loop.scaler = SCALER.after_updates(loop.scaler)
+            scaled = {"loss_scale": loop.scaler.scale, "growth_tracker": loop.scaler.growth_tracker}
+        rates = {"all": loop.settings.learning_rate}
+        recorder.updated(loss=loop.learn(digest), grad_norm=0.5, lr=rates, **scaled)
 
 
 def save(recorder: RunRecorder, loop: ToyLoop, kind: str) -> None:

@@ -88,15 +88,15 @@ def test_the_rate_follows_updates_alone(dataset):
     schedule = ScheduleState(_resolved(dataset, run={"target_step": 8}))
     rates = []
     for _ in range(10):
-        assert schedule.next_rate() == schedule.next_rate()
-        rates.append(schedule.next_rate())
+        assert schedule.next_rates() == schedule.next_rates()
+        rates.append(schedule.next_rates()["decay"])
         schedule.advance()
     assert rates[:3] == pytest.approx([1e-3, 2e-3, 3e-3])
     assert rates[2:8] == sorted(rates[2:8], reverse=True)
     assert rates[7] == rates[9] == pytest.approx(3e-4)
     twin = ScheduleState(_resolved(dataset, run={"target_step": 8}))
     twin.restore(schedule.capture())
-    assert twin.next_rate() == schedule.next_rate()
+    assert twin.next_rates() == schedule.next_rates()
 
 
 def test_two_runs_of_one_recipe_are_the_same_bits(dataset, tmp_path):

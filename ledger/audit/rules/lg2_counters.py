@@ -95,6 +95,19 @@ COUNTER_RULES: Final = (
         advice="Compute the rate from the step alone, before each update.",
     ),
     Rule(
+        id="LG209",
+        title="the loss scale follows its law",
+        severities=("error",),
+        meaning="Loss scale and growth tracker, on every line and in every checkpoint, are those of the recipe's "
+        "law (`precision`: initial_scale, growth_factor, backoff_factor, growth_interval) replayed along the "
+        "branch: an overflow backs off, so many updates in a row grow, a skip by a guard or a non-finite loss "
+        "moves neither.",
+        causes="A resume that forgot the scaler or its growth tracker; a scale that was set by hand; updates "
+        "counted that were skipped.",
+        advice="Save and restore scale and growth tracker with every checkpoint; look at the first line that "
+        "differs: behind a session_start it is the resume.",
+    ),
+    Rule(
         id="LG210",
         title="the cursor moves by what was consumed",
         severities=("error",),

@@ -70,6 +70,19 @@ def skipping(run_dir: Path) -> None:
     run_toy(run_dir, settings, before=write_note)
 
 
+def scaling(run_dir: Path) -> None:
+    """Scales the loss: grows, overflows, skips for another reason, is killed with the count mid-way and resumed."""
+    settings = dataclasses.replace(
+        SMALL,
+        target_step=12,
+        checkpoint_interval=4,
+        overflow_attempts=frozenset({1, 6, 12}),
+        skip_attempts=frozenset({8}),
+    )
+    killed(run_dir, settings, at="microbatch", time=14)
+    run_toy(run_dir, settings, start="auto", before=write_note)
+
+
 def sparse(run_dir: Path) -> None:
     """Killed long before its first train event, restarted, stopped, resumed from a superseded checkpoint."""
     settings = ToySettings(target_step=8, interval=100, checkpoint_interval=3, accumulation=3)
@@ -153,6 +166,7 @@ HEALTHY = {
         interrupted,
         resumed,
         skipping,
+        scaling,
         sparse,
         weightless,
         closing,

@@ -99,6 +99,36 @@ def a_rate_off_the_schedule(events: Events) -> None:
     of_kind(events, "train")[1]["lr"]["all"] *= 1 + 1e-9
 
 
+@edited("LG209", "scaling")
+def a_scale_that_no_law_gives(events: Events) -> None:
+    of_kind(events, "train")[1]["loss_scale"] *= 2
+
+
+@edited("LG209", "scaling")
+def a_growth_tracker_that_was_forgotten(events: Events) -> None:
+    train = of_kind(events, "train", session=2)[0]
+    assert train["growth_tracker"] != 1
+    train["growth_tracker"] = 1
+
+
+@edited("LG209", "scaling")
+def an_overflow_does_not_back_off(events: Events) -> None:
+    overflow = of_kind(events, "overflow", session=2)[-1]
+    overflow["loss_scale"]["after"] = overflow["loss_scale"]["before"]
+
+
+@edited("LG209", "scaling")
+def a_scale_is_not_stated(events: Events) -> None:
+    train = of_kind(events, "train")[2]
+    train["loss_scale"] = train["growth_tracker"] = None
+
+
+@edited("LG209", "plain")
+def a_scale_where_there_is_none(events: Events) -> None:
+    train = of_kind(events, "train")[2]
+    train["loss_scale"], train["growth_tracker"] = 1.0, 0
+
+
 @edited("LG210", "plain")
 def the_cursor_jumps(events: Events) -> None:
     of_kind(events, "train")[1]["cursor"]["train"]["offset"] += 8
