@@ -14,7 +14,7 @@ from ledger.records.documents import Environment
 from ledger.records.fields import Json
 from trainer.config import TrainerConfig
 
-__all__ = ["environment_record", "prepare_machine"]
+__all__ = ["environment_record", "peak_memory", "prepare_machine"]
 
 PACKAGES: Final = ("torch", "safetensors")
 CODE: Final = Path(__file__).resolve().parent.parent
@@ -48,8 +48,20 @@ def environment_record(config: TrainerConfig) -> Environment:
     )
 
 
+def peak_memory(device: str) -> dict[str, float]:
+    """Return the most bytes that tensors took on the accelerator since the process began; nothing on the CPU."""
+    if device == "cpu":
+        return {}
+    return {"peak_accelerator_bytes": float(torch.cuda.max_memory_allocated(device))}
+
+
 def _settings(config: TrainerConfig) -> dict[str, Json]:
-    return {
+    """Return what decides the bits beside the packages and the hardware.
+
+    With deterministic algorithms torch refuses every operation that cannot promise its bits, so what a record states
+    as deterministic is so; across other threads, processors or libraries nothing is promised.
+    """
+    settings: dict[str, Json] = {
         "device": config.machine.device,
         "threads": torch.get_num_threads(),
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -57,4 +69,12 @@ def _settings(config: TrainerConfig) -> dict[str, Json]:
         "mkldnn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "default_dtype": str(torch.get_default_dtype()),
+    }
+    if config.machine.device == "cpu":
+        return settings
+    return settings | {
+        "cublas_workspace": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_version": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "cuda": torch.version.cuda,
     }

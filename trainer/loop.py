@@ -19,8 +19,10 @@ from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
 from trainer.checkpoint import write_tensors
 from trainer.config import TrainerConfig
 from trainer.data import IGNORED, Batch, TrainingData
+from trainer.environment import peak_memory
 from trainer.evaluate import VALIDATION, evaluate, has_evaluation
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
+from trainer.profiling import Profiling
 from trainer.report import Report
 from trainer.signals import StopRequest
 from trainer.state import TrainingState
@@ -43,21 +45,35 @@ class Training:
     recorder: RunRecorder
     report: Report
     stop: StopRequest
+    profiling: Profiling
 
 
 def fit(training: Training) -> SessionStatus:
     """Train until the target is reached or somebody asks to stop; return how the session ended."""
     recorder, stop = training.recorder, training.stop
     while recorder.step < recorder.target_step and not stop.is_made:
+        switch_profiler(training)
         loss = process_window(training)
         if attempt_update(training, loss):
             finish_step(training)
+    switch_profiler(training)
     record_verified(training)
     if recorder.step < recorder.target_step:
         save(training, "signal")
         return recorder.end("interrupted", reason=stop.reason)
     measure_final(training, save(training, "final"))
     return recorder.end()
+
+
+def switch_profiler(training: Training) -> None:
+    """Start or stop the profiler where the recipe says so."""
+    recorder = training.recorder
+    if not training.profiling.is_due(recorder.step):
+        return
+    with recorder.phase("profile"):
+        trace = training.profiling.switch(step=recorder.step, session=recorder.session)
+    if trace is not None:
+        training.report.say(f"step {recorder.step:,}  profiler trace {trace}")
 
 
 def process_window(training: Training) -> float:
@@ -121,6 +137,7 @@ def attempt_update(training: Training, loss: float) -> bool:
         lr=rates,
         loss_scale=state.scaler.loss_scale,
         growth_tracker=state.scaler.growth_tracker,
+        memory=peak_memory(training.config.machine.device),
     )
     with recorder.phase("report"):
         training.report.step(recorder.counters, loss=loss, grad_norm=norm, rates=rates)

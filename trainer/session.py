@@ -26,6 +26,7 @@ from trainer.evaluate import VALIDATION
 from trainer.loop import Training, fit
 from trainer.model.decoder import parameter_counts
 from trainer.optim import partition_summary
+from trainer.profiling import Profiling
 from trainer.recipe import complete_config, continue_config, fix_end, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
@@ -91,7 +92,8 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
             return None
         inputs = Inputs(config=config, sources=sources, data=data)
         training = _begin(request, choice, inputs, recorder=recorder, report=report, stop=stop)
-        with report.showing(config.run.name, step=recorder.step, target=recorder.target_step):
+        showing = report.showing(config.run.name, step=recorder.step, target=recorder.target_step)
+        with showing, closing(training.profiling):
             return fit(training)
 
 
@@ -208,6 +210,7 @@ def _begin(
         recorder=recorder,
         report=report,
         stop=stop,
+        profiling=Profiling(config.profiler, request.run_dir),
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,13 +35,13 @@ from ledger.records.events import (
     Train,
     Validation,
 )
-from ledger.records.fields import as_measurement
+from ledger.records.fields import as_measurement, as_measurements
 from ledger.records.parts import COUNTER_NAMES, At, Cursor, FileRef, StateDigests
 from ledger.storage.filesystem import FileSystem
+from ledger.storage.processes import peak_rss_bytes
 
 __all__ = ["ActiveSession"]
 
-_RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 _MEASURED_PHASES = ("train", "data", "evaluate", "checkpoint")
 
 
@@ -83,6 +81,7 @@ class ActiveSession:
         self._has_evidence = bool(sections.logging and sections.logging.evidence)
         self._clip_norm = sections.optimizer.clip_norm if sections.optimizer else None
         self._scaler = beginning.loss_scale
+        self._memory: dict[str, float] = {}
 
     def close(self) -> None:
         """Close the log."""
@@ -121,11 +120,13 @@ class ActiveSession:
         lr: Mapping[str, float],
         scaler: tuple[float | None, int | None],
         diagnostics: Mapping[str, float],
+        memory: Mapping[str, float],
     ) -> None:
         """Count an applied update; write the train event at absolute multiples of the logging interval."""
         self._require_open()
         loss_tokens = self.account.success()
         self._scaler = scaler
+        self._memory = dict(memory)
         update = Update(loss=float(loss), grad_norm=float(grad_norm), lr=dict(lr), loss_tokens=loss_tokens)
         self._window.add_update(update)
         if self.account.step % self._interval == 0:
@@ -168,12 +169,12 @@ class ActiveSession:
                 **window.measurements(clip_norm=self._clip_norm),
                 loss_scale=None if scale is None else as_measurement(scale),
                 growth_tracker=growth_tracker,
-                memory={"peak_rss_bytes": as_measurement(_peak_rss_bytes())},
+                memory=as_measurements({"peak_rss_bytes": peak_rss_bytes(), **self._memory}),
                 cursor=self.account.cursor,
                 batches=window.batches,
                 data_chain=self.account.data_chain,
                 state=self._state(self._capture()) if self._has_evidence else None,
-                diagnostics={name: as_measurement(value) for name, value in (diagnostics or {}).items()},
+                diagnostics=as_measurements(diagnostics or {}),
             )
 
     def _write_outstanding(self) -> None:
@@ -382,10 +383,6 @@ class ActiveSession:
         if self.ended:
             raise UsageError("the session has ended; nothing more can be reported")
         self.writer.require_own_process()
-
-
-def _peak_rss_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES
 
 
 def _default_reason(status: SessionStatus) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ledger.checkpoints import CompleteCheckpoint
 from ledger.records.documents import Environment, Recipe
-from ledger.records.fields import Json, Measurement, as_measurement
+from ledger.records.fields import Json, Measurement, as_measurements
 from ledger.records.parts import (
     Cursor,
     DataIdentities,
@@ -125,4 +125,4 @@ class EvaluationResult:
 
     def recorded_metrics(self) -> dict[str, Measurement]:
         """Return the metrics as records write them."""
-        return {name: as_measurement(value) for name, value in self.metrics.items()}
+        return as_measurements(self.metrics)

@@ -268,6 +268,7 @@ class RunRecorder:
         loss_scale: float | None = None,
         growth_tracker: int | None = None,
         diagnostics: Mapping[str, float] | None = None,
+        memory: Mapping[str, float] | None = None,
     ) -> None:
         """Report that an update succeeded; writes the train event where the logging interval says so.
 
@@ -275,6 +276,9 @@ class RunRecorder:
             loss: mean over the window's loss tokens, in nats.
             grad_norm: unscaled, before clipping.
             lr: rate of each optimizer group in this update.
+            loss_scale, growth_tracker: of the gradient scaler after this update; None where there is none.
+            diagnostics: numbers of the loop's own.
+            memory: peaks in bytes beside that of the process, which the recorder measures itself.
         """
         self._active.updated(
             loss=loss,
@@ -282,6 +286,7 @@ class RunRecorder:
             lr=lr,
             scaler=(loss_scale, growth_tracker),
             diagnostics=diagnostics or {},
+            memory=memory or {},
         )
 
     def skipped(

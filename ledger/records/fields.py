@@ -8,6 +8,7 @@ Python's `$` would accept a trailing newline, Rust's does not.)
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
@@ -29,6 +30,7 @@ __all__ = [
     "Text",
     "Time",
     "as_measurement",
+    "as_measurements",
     "is_finite",
 ]
 
@@ -92,6 +94,11 @@ def as_measurement(value: float) -> Measurement:
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     return float(value) + 0.0
+
+
+def as_measurements(values: Mapping[str, float]) -> dict[str, Measurement]:
+    """Return named numbers as records write them."""
+    return {name: as_measurement(value) for name, value in values.items()}
 
 
 def is_finite(value: Measurement | None) -> bool:

@@ -11,6 +11,7 @@ __all__ = [
     "EVALUATIONS",
     "LOCK",
     "LOG",
+    "LOGS",
     "MANIFEST",
     "OWN_FOLDERS",
     "OWN_NAMES",
@@ -31,12 +32,13 @@ ENVIRONMENTS: Final = "environments"
 CHECKPOINTS: Final = "checkpoints"
 EVALUATIONS: Final = "evaluations"
 QUARANTINE: Final = "quarantine"
+LOGS: Final = "logs"
 SEAL: Final = "seal.json"
 MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
 
 OWN_FOLDERS: Final = frozenset(
-    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", "logs"}
+    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", LOGS}
 )
 """Folders that may lie in a run folder."""
 

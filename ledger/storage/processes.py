@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import socket
+import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["boot_id", "hostname", "is_process_alive"]
+__all__ = ["boot_id", "hostname", "is_process_alive", "peak_rss_bytes"]
 
 _BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,3 +50,9 @@ def _is_zombie(pid: int) -> bool:
     except OSError:
         return False
     return re.search(r"\) Z ", status) is not None
+
+
+def peak_rss_bytes() -> int:
+    """Return the most memory that this process held so far, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

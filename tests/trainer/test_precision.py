@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.audit import reconcile
+from ledger.errors import VerificationError
 from ledger.records.events import Overflow, Train
-from tests.trainer.records import events, sessions
-from tests.trainer.tiny import tiny_config, train
+from tests.trainer.records import assert_same_training, events, sessions
+from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer.config import Fp16Config, Fp32Config, TrainerConfig
 from trainer.precision import LossScaler, reason_to_skip
 
@@ -106,3 +109,29 @@ def test_a_real_overflow_skips_the_update_after_its_tokens_were_counted(dataset,
     assert last.tokens_seen == (8 + len(skips)) * 32
     assert last.growth_tracker is not None
     assert sessions(tmp_path / "run") == [("fresh", "completed")]
+
+
+@pytest.mark.parametrize("muon", [None, {"learning_rate": 0.02}])
+def test_an_fp16_run_reconciles_and_its_resume_is_never_stopped(dataset, tmp_path, muon):
+    sections: dict[str, Any] = {
+        "run": {"target_step": 14},
+        "optimizer": {"learning_rate": 3e-3, "muon": muon},
+    }
+    config = fp16_config(dataset, **sections)
+    train(config, tmp_path / "control")
+    assert train(config, tmp_path / "run", stop=StopAfter(attempts=8)) == "interrupted"
+    assert train(config, tmp_path / "run", resume="auto") == "completed"
+    assert_same_training(tmp_path / "control", tmp_path / "run")
+    verdict = reconcile(tmp_path / "run", control=tmp_path / "control", rehash=True)
+    assert [finding for finding in verdict.findings if finding.severity != "warning"] == []
+    assert {"LG208", "LG209"} <= set(verdict.checked)
+
+
+def test_a_scaler_forgotten_on_resume_is_refused_before_anything_is_written(dataset, tmp_path, monkeypatch):
+    config = fp16_config(dataset, run={"target_step": 14})
+    train(config, tmp_path / "run", stop=StopAfter(attempts=8))
+    log = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    monkeypatch.setattr(LossScaler, "restore", lambda *_: None)
+    with pytest.raises(VerificationError, match="scaler"):
+        train(config, tmp_path / "run", resume="auto")
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == log

@@ -29,6 +29,7 @@ from trainer.session import Request, run_session
 from trainer.signals import StopRequest
 
 VOCABULARY = 64
+EOS = 0
 TOKENIZER = b'{"version":"1.0"}'
 
 
@@ -39,7 +40,7 @@ def write_dataset(
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
     splits = {
-        name: _write_split(folder, name, generator.integers(0, VOCABULARY, tokens).astype("<u2"))
+        name: _write_split(folder, name, generator.integers(1, VOCABULARY, tokens).astype("<u2"))
         for name, tokens in (("train", train_tokens), ("validation", validation_tokens))
         if tokens
     }
@@ -96,6 +97,7 @@ def train(
 
 def _write_split(folder: Path, name: str, tokens: np.ndarray) -> SplitInventory:
     middle = tokens.size // 2
+    tokens[[middle - 1, -1]] = EOS
     parts = (tokens[:middle], tokens[middle:])
     shards = [
         _write_shard(
@@ -132,7 +134,7 @@ def _manifest(splits: dict[str, SplitInventory]) -> DatasetManifest:
             canary_sha256=sha256_hex(b""),
             vocabulary=VOCABULARY,
             eos_token="<|endoftext|>",
-            eos_id=0,
+            eos_id=EOS,
             training=None,
         ),
         preparation=PreparationPlan(
