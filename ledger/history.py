@@ -64,6 +64,7 @@ class Session:
     last: Counters
     last_elapsed: float
     last_seq: int
+    last_time: str
     end: SessionEnd | None = None
     amendments: list[Amendment] = field(default_factory=list)
     checkpoints: list[KnownCheckpoint] = field(default_factory=list)
@@ -117,6 +118,7 @@ class History:
         session.last = event.counters
         session.last_elapsed = event.elapsed
         session.last_seq = event.seq
+        session.last_time = event.time
         session.marks.append(event.at.microbatches if isinstance(event, Checkpoint) else event.microbatches)
         match event:
             case Checkpoint():
@@ -138,6 +140,7 @@ class History:
                 last=event.counters,
                 last_elapsed=event.elapsed,
                 last_seq=event.seq,
+                last_time=event.time,
             )
         )
 

@@ -6,6 +6,7 @@ evidence and never stops the others.
 """
 
 from ledger.audit.comparison import Comparison, compare_runs
+from ledger.audit.listing import ListedRun, Listing, list_runs
 from ledger.audit.reconciliation import reconcile
 from ledger.audit.rules import RULES, Rule
 from ledger.audit.summary import SessionSummary, Summary, summarize
@@ -14,10 +15,13 @@ from ledger.audit.verification import verify
 __all__ = [
     "RULES",
     "Comparison",
+    "ListedRun",
+    "Listing",
     "Rule",
     "SessionSummary",
     "Summary",
     "compare_runs",
+    "list_runs",
     "reconcile",
     "summarize",
     "verify",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from ledger.audit.rules import RULES
 from ledger.records.documents import Finding, Severity
 from ledger.records.fields import Json
+from ledger.records.waivers import Waiver
 
 __all__ = ["SEVERITIES", "Findings"]
 
@@ -19,9 +21,18 @@ KEPT: Final = 1_000
 
 
 class Findings:
-    """Takes findings from all rules, keeps the first of each rule and counts them all."""
+    """Takes findings from all rules, keeps the first of each rule and counts them all.
 
-    def __init__(self, *, limit: int = KEPT, limit_per_rule: int = KEPT_PER_RULE) -> None:
+    What one of the waivers in force names is kept with it and counts apart.
+    """
+
+    def __init__(
+        self, *, waivers: Sequence[Waiver] = (), limit: int = KEPT, limit_per_rule: int = KEPT_PER_RULE
+    ) -> None:
+        self._waivers = {(waiver.rule, waiver.where): waiver for waiver in waivers}
+        self._used: set[tuple[str, str]] = set()
+        self.waived = 0
+        """Exact number of findings that a waiver covers."""
         self._limit = limit
         self._limit_per_rule = limit_per_rule
         self._kept: list[Finding] = []
@@ -43,7 +54,13 @@ class Findings:
     ) -> None:
         """Record one finding; without a severity it is the gravest that the rule has."""
         severity = severity or RULES[rule].severities[0]
-        self._per_severity[severity] += 1
+        place = _storable(where)
+        waiver = self._waivers.get((rule, place))
+        if waiver is None:
+            self._per_severity[severity] += 1
+        else:
+            self.waived += 1
+            self._used.add((rule, place))
         self._per_rule[rule] += 1
         if self._per_rule[rule] > self._limit_per_rule or len(self._kept) >= self._limit:
             return
@@ -51,9 +68,10 @@ class Findings:
             Finding(
                 rule=rule,
                 severity=severity,
-                where=_storable(where),
+                where=place,
                 message=_storable(message),
                 evidence=evidence or {},
+                waiver=waiver,
             )
         )
 
@@ -77,6 +95,11 @@ class Findings:
     def counts(self) -> dict[Severity, int]:
         """The exact number of findings of every severity."""
         return {severity: self._per_severity[severity] for severity in SEVERITIES}
+
+    @property
+    def unused_waivers(self) -> list[Waiver]:
+        """The waivers in force that no finding needs."""
+        return [waiver for place, waiver in self._waivers.items() if place not in self._used]
 
     @property
     def kept(self) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from ledger import __version__
 from ledger.audit.account import account_of, status_of
@@ -34,6 +34,7 @@ from ledger.audit.strays import StrayChecker
 from ledger.audit.stream import Checker, Stream, read_through
 from ledger.audit.subject import find_run
 from ledger.audit.timing import TimingChecker
+from ledger.audit.waivers import find_waivers, spell
 from ledger.errors import NewerVersionError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
@@ -41,8 +42,6 @@ from ledger.records.layout import LOG, SEAL
 from ledger.storage.lock import LockState, lock_state
 
 __all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
-
-WAIVERS: Final = "waivers.json"
 
 Outcome = Literal["passed", "failed", "incomplete"]
 
@@ -166,7 +165,11 @@ def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
     files = RunFiles(run_dir)
     files.take_listing()
     has_log = os.path.lexists(run_dir / LOG)
-    stream = Stream(files=files, findings=Findings(), has_log=has_log, is_live=lock.state == "held")
+    waivers = find_waivers(files)
+    findings = Findings(waivers=waivers.in_force)
+    for waiver, reason in waivers.refused.items():
+        findings.skip(waiver, f"{reason}; it waives nothing")
+    stream = Stream(files=files, findings=findings, has_log=has_log, is_live=lock.state == "held")
     return stream, lock
 
 
@@ -204,6 +207,8 @@ def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: d
     findings, history = stream.findings, stream.history
     _note_anchor(stream)
     _note_unread(stream)
+    for waiver in findings.unused_waivers:
+        findings.skip(spell(waiver), "there is no such finding (any more): the waiver waives nothing")
     not_checked = findings.not_checked | {
         rule: f"{title}: this version does not check it" for rule, title in UNCHECKED.items()
     }
@@ -223,6 +228,7 @@ def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: d
         account=account,
         findings=findings.kept,
         finding_counts=findings.counts,
+        waived=findings.waived,
     )
 
 
@@ -243,10 +249,9 @@ def _note_anchor(stream: Stream) -> None:
 
 
 def _note_unread(stream: Stream) -> None:
-    """Name the documents that lie there and are not read by this version."""
-    for name in (SEAL, WAIVERS):
-        if os.path.lexists(stream.files.run_dir / name):
-            stream.findings.skip(name, "it is there, but this version does not read it")
+    """Name the document that may lie there and is not read by this version."""
+    if os.path.lexists(stream.files.run_dir / SEAL):
+        stream.findings.skip(SEAL, "it is there, but this version does not read it")
 
 
 def outcome(findings: Findings, *, is_live: bool) -> Outcome:

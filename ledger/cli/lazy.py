@@ -22,6 +22,8 @@ COMMANDS: Final = {
     "pilot": "Rehearse a recipe: overfit, acceptance, stability, resume.",
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
+    "list": "List the runs in a folder: how far each came and how it stands.",
+    "waive": "Accept a finding of a run, with a reason, a name and an end.",
     "data": "Look at prepared datasets: documents, tokens, duplicates, what a run read.",
     "verify": "Rehash every byte of a run, a dataset or a checkpoint.",
     "repair": "Put right what a crash left in a run (says what it would do; --apply does it).",

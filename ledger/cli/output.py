@@ -25,6 +25,7 @@ __all__ = [
     "print_json",
     "print_lines",
     "print_table",
+    "print_text",
     "survive_encoding",
     "verdict_exit",
     "warn_about_link",
@@ -59,6 +60,12 @@ def print_table(table: Table) -> None:
 def print_json(value: Json) -> None:
     """Print a JSON value in ASCII, so that nothing in it can steer a terminal."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """Print text as it is; it must be ASCII."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

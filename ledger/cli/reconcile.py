@@ -11,10 +11,18 @@ import typer
 from ledger.audit import reconcile
 from ledger.audit.subject import is_dataset, is_run
 from ledger.cli.options import AsJson, DataPath, RunPath
-from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
+from ledger.cli.output import (
+    print_document,
+    print_json,
+    print_lines,
+    print_text,
+    verdict_exit,
+    warn_about_link,
+)
 from ledger.cli.screen import harmless
 from ledger.errors import UsageError
 from ledger.maintain import write_verdict
+from ledger.report.ci import junit_xml, sarif_log
 from ledger.report.verdict import verdict_lines
 
 __all__ = ["command"]
@@ -35,9 +43,17 @@ def command(
     write: Annotated[bool, typer.Option("--write", help="Write verdict.json into the run.")] = False,
     data: DataPath = None,
     as_json: AsJson = False,
+    as_junit: Annotated[
+        bool, typer.Option("--junit", help="Print the verdict as JUnit XML, one test a rule.")
+    ] = False,
+    as_sarif: Annotated[
+        bool, typer.Option("--sarif", help="Print the verdict as SARIF 2.1.0, one result a finding.")
+    ] = False,
 ) -> None:
     """Check every rule over all sessions and say what may be claimed: passed, failed or incomplete."""
     _refuse_dataset(run)
+    if as_json + as_junit + as_sarif > 1:
+        raise UsageError("--json, --junit and --sarif exclude each other", expected="one of them")
     verdict = reconcile(run, control=control, rehash=rehash, data=data)
     warn_about_link(Path(run))
     if write:
@@ -45,6 +61,10 @@ def command(
         sys.stderr.write(f"wrote {ascii(str(written))[1:-1]}\n")
     if as_json:
         print_document(verdict)
+    elif as_junit:
+        print_text(junit_xml(verdict, run=run))
+    elif as_sarif:
+        print_json(sarif_log(verdict, run=run))
     else:
         print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}"))
     raise verdict_exit(verdict)

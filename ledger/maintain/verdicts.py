@@ -13,7 +13,7 @@ from ledger.storage.documents import document_bytes
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["VERDICT", "write_verdict"]
+__all__ = ["VERDICT", "require_open", "write_verdict"]
 
 VERDICT = "verdict.json"
 """The last verdict that was written."""
@@ -27,14 +27,25 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict, *, fs: File
         UnsafeError: it lies on a network file system and nobody asked for writing there.
         StorageError: the system refused to write.
     """
+    folder = require_open(run_dir, fs=fs)
+    replace_file(folder / VERDICT, document_bytes(verdict), fs=fs)
+    return folder / VERDICT
+
+
+def require_open(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> Path:
+    """Return the folder of a run that something may be added to.
+
+    Raises:
+        RefusedError: the run is sealed.
+        UnsafeError: it lies on a network file system and nobody asked for writing there.
+    """
     folder = Path(run_dir)
     if fs.exists(folder / SEAL):
         raise RefusedError(
-            "the run is sealed",
+            "the run is sealed: it was declared done",
             path=folder,
             expected="a run that is still open",
-            advice="print the verdict instead",
+            advice="nothing is added to it; extend it in a new run",
         )
     refuse_network_file_system(folder)
-    replace_file(folder / VERDICT, document_bytes(verdict), fs=fs)
-    return folder / VERDICT
+    return folder

@@ -26,6 +26,7 @@ from ledger.records.parts import (
     StateDigests,
 )
 from ledger.records.pilot import StageRecord
+from ledger.records.waivers import Waiver, Waivers
 
 __all__ = [
     "DOCUMENTS",
@@ -200,6 +201,9 @@ class Finding(Record):
     where: str = Field(description="File, line, byte offset or seq: the place to look.")
     message: str = Field(description="What was expected, what was found, what to do.")
     evidence: dict[str, Json] = Field(default_factory=dict, description="The values compared.")
+    waiver: Waiver | None = Field(
+        default=None, description="Who accepted it and why; it does not count then."
+    )
 
 
 class Verdict(Document):
@@ -221,7 +225,10 @@ class Verdict(Document):
     spent: Counters | None = Field(description="Totals over all sessions, superseded work included.")
     account: dict[str, Json] = Field(description="Sessions, seconds, coverage, uncertainty.")
     findings: list[Finding]
-    finding_counts: dict[Severity, Count] = Field(description="Exact counts; the list above is bounded.")
+    finding_counts: dict[Severity, Count] = Field(
+        description="Exact counts of what is not waived; the list above is bounded."
+    )
+    waived: Count = Field(default=0, description="Findings that a waiver takes out of these counts.")
 
 
 DOCUMENTS: Final[dict[str, type[Document]]] = {
@@ -237,6 +244,7 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         DatasetManifest,
         PreparationNotes,
         StageRecord,
+        Waivers,
     )
 }
 """Schema name to model, for the reader and for `ledger schema`."""

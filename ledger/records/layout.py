@@ -20,6 +20,7 @@ __all__ = [
     "RUN",
     "SEAL",
     "TRAINER_STATE",
+    "WAIVERS",
     "checkpoint_name",
     "parse_checkpoint_name",
 ]
@@ -34,6 +35,7 @@ EVALUATIONS: Final = "evaluations"
 QUARANTINE: Final = "quarantine"
 LOGS: Final = "logs"
 SEAL: Final = "seal.json"
+WAIVERS: Final = "waivers.json"
 MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
 
@@ -42,7 +44,7 @@ OWN_FOLDERS: Final = frozenset(
 )
 """Folders that may lie in a run folder."""
 
-OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, "recipe.lock.json", "verdict.json", "waivers.json"}
+OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, "recipe.lock.json", "verdict.json", WAIVERS}
 """What may lie in a run folder."""
 
 _CHECKPOINT: Final = re.compile(r"step-([0-9]{8,16})-s([0-9]{2,9})\Z")

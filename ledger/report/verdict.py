@@ -31,7 +31,10 @@ def verdict_lines(verdict: Verdict, *, title: str) -> Iterator[Line]:
     evidence = verdict.account.get("status_evidence")
     yield Line(f"status: {verdict.status}" + (f" ({evidence})" if evidence else ""))
     yield from _account_lines(verdict)
-    yield from finding_lines(verdict.findings, verdict.finding_counts)
+    yield from finding_lines(
+        [found for found in verdict.findings if found.waiver is None], verdict.finding_counts
+    )
+    yield from _waived_lines(verdict)
     yield from _unchecked_lines(verdict)
 
 
@@ -54,6 +57,19 @@ def finding_lines(findings: list[Finding], counts: dict[Severity, int]) -> Itera
     rules = sorted({found.rule for found in findings if found.severity != "hint"})
     if rules:
         yield Line(f"  what they mean: ledger explain {rules[0]}")
+
+
+def _waived_lines(verdict: Verdict) -> Iterator[Line]:
+    if not verdict.waived:
+        return
+    yield blank()
+    yield heading(f"waived: {verdict.waived}")
+    for found in verdict.findings:
+        if found.waiver is not None:
+            yield Line(f"  {found.severity} {found.rule} {found.where}")
+            yield Line(f"      {found.message}")
+            waiver = found.waiver
+            yield Line(f"      accepted by {waiver.name} until {waiver.expires[:10]}: {waiver.reason}")
 
 
 def _account_lines(verdict: Verdict) -> Iterator[Line]:

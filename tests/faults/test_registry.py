@@ -63,6 +63,7 @@ EXCUSED = {
     "ledger.storage.mounts:is_case_insensitive": "its probe removes what it made, on a disk that folds case too",
     "data_prep.hub:_remember": "the cache of downloads, which is no record",
     "ledger.pilot.processes:_started": "what a stage's processes print, for people",
+    "trainer.profiling:switch": "a profiler's trace, for people",
     "ledger.storage.filesystem:write": "the seam",
     "ledger.storage.filesystem:sync_directory": "the seam",
 }
@@ -73,10 +74,11 @@ WRITING_COMMANDS = {
     "pilot": "pilot stage",
     "reconcile": "verdict",
     "repair": "repair",
+    "waive": "waiver",
     "doctor": "doctor",
 }
 """Command → a scenario that stands for what it writes."""
-READING_COMMANDS = {"data", "summarize", "verify", "diff", "explain", "schema"}
+READING_COMMANDS = {"list", "data", "summarize", "verify", "diff", "explain", "schema"}
 
 
 @cache

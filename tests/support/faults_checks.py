@@ -17,14 +17,15 @@ from ledger.dataset.verify import verify_dataset
 from ledger.errors import InvalidDocumentError, LedgerError, UsageError
 from ledger.recorder.opening import open_run
 from ledger.records.documents import Evaluation, Verdict
-from ledger.records.layout import LOCK, LOG, RUN
+from ledger.records.layout import LOCK, LOG, RUN, WAIVERS
 from ledger.records.pilot import StageRecord
+from ledger.records.waivers import Waivers
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes, parse_document
 from tests.support.faults import LogWatch, Snapshot
 
-REPLACED: Final = frozenset({LOCK, RUN, LOG, "verdict.json"})
+REPLACED: Final = frozenset({LOCK, RUN, LOG, WAIVERS, "verdict.json"})
 """Files that a writer may change; everything else stays as it was written."""
 
 
@@ -104,6 +105,8 @@ def _check_document(run: Path, path: str, data: bytes, before: Snapshot) -> None
         parse_document(data, Evaluation)
     elif path == "verdict.json":
         parse_document(data, Verdict)
+    elif path == WAIVERS:
+        assert len(parse_document(data, Waivers).waivers) in (1, 2)
     elif kind == "quarantine":
         assert sha256_hex(data).startswith(name.rsplit("-", 1)[1][:16]), "is not the tail that it names"
     else:

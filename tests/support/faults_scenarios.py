@@ -15,11 +15,12 @@ from typing import Any, Final, Protocol
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
-from ledger.maintain import diagnose, repair_run, write_verdict
+from ledger.maintain import add_waiver, diagnose, repair_run, write_verdict
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
-from ledger.records.layout import LOG, RUN
+from ledger.records.layout import LOG, RUN, WAIVERS
+from ledger.records.waivers import Waiver
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
@@ -218,6 +219,29 @@ def keep_verdict(place: Path, fs: Any) -> None:
     fs.unwatch()
 
 
+def waive(place: Path, fs: Any) -> None:
+    """Add a waiver to those that are there."""
+    fs.watch()
+    _waive(place, fs)
+    fs.promise(place / "run" / WAIVERS)
+    fs.unwatch()
+
+
+def _waive(place: Path, fs: FileSystem) -> None:
+    add_waiver(place / "run", _waiver("LG604"), fs=fs)
+
+
+def _waived_run(place: Path) -> None:
+    finished_run(place)
+    add_waiver(place / "run", _waiver("LG605"))
+
+
+def _waiver(rule: str) -> Waiver:
+    return Waiver(
+        rule=rule, where=LOG, reason="a test", name="somebody", expires="2999-01-01T00:00:00.000000Z"
+    )
+
+
 def damaged_lightly(place: Path) -> None:
     """Begin with a run that has everything that a repair puts right."""
 
@@ -348,6 +372,7 @@ SCENARIOS: Final = (
     _run_scenario("evaluation file", nothing, keep_evaluation),
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
+    _run_scenario("waiver", _waived_run, waive, recover=_waive),
     Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
     Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
     Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),

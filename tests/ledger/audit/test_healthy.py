@@ -81,7 +81,7 @@ def test_a_path_without_a_dataset_is_refused(name: str, copy_of: Callable[[str],
 
 
 @pytest.mark.parametrize("name", ["seal.json", "waivers.json"])
-def test_what_this_version_does_not_read_is_named(name: str, copy_of: Callable[[str], Path]):
+def test_what_cannot_be_read_is_named(name: str, copy_of: Callable[[str], Path]):
     run = copy_of("plain")
     (run / name).write_text("{}")
     verdict = reconcile(run)

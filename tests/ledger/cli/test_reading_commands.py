@@ -20,7 +20,7 @@ from tests.support.trees import snapshot
 
 Run = Callable[[str], Path]
 
-WRITING = {"prepare", "train", "pilot"}
+WRITING = {"prepare", "train", "pilot", "waive"}
 """Commands that are there to write."""
 
 READING: dict[str, list[str]] = {
@@ -28,6 +28,8 @@ READING: dict[str, list[str]] = {
     "reconcile": ["reconcile", "RUN", "--rehash"],
     "compare": ["reconcile", "RUN", "--control", "RUN"],
     "verify": ["verify", "RUN"],
+    "list": ["list", "RUN"],
+    "junit": ["reconcile", "RUN", "--junit"],
     "data": ["data", "show", "RUN"],
     "diff": ["diff", "RUN", "RUN"],
     "repair": ["repair", "RUN"],

@@ -9,8 +9,11 @@ import pytest
 
 from ledger.recorder import RunRecorder
 from ledger.records.layout import RUN
+from tests.ledger.audit.conftest import copy_of, healthy_run
 from tests.support.systems import QuickFileSystem
 from tests.support.toy import Killed, ToySettings, run_toy
+
+__all__ = ["copy_of", "first_run_json", "healthy_run", "killed_run", "run_dir"]
 
 QUICK = QuickFileSystem()
 SETTINGS = ToySettings(target_step=8, accumulation=1, checkpoint_interval=3, evaluate_every=None)
