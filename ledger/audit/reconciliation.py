@@ -21,6 +21,7 @@ from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
+from ledger.audit.optimizer_steps import OptimizerStepChecker
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
 from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
 from ledger.audit.recurrence import RecurrenceChecker
@@ -122,6 +123,7 @@ class _Checkers:
                 GeometryChecker(stream),
                 redone,
                 checkpoints,
+                OptimizerStepChecker(stream),
                 StrayChecker(stream),
                 NamedFileChecker(stream),
                 AmendmentChecker(stream),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "hash_tensors",
     "nonfinite_tensors",
     "read_header",
+    "read_numbers",
     "scan_tensors",
 ]
 
@@ -36,6 +37,13 @@ MAX_HEADER_BYTES: Final = 100_000_000
 _BLOCK_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 8
 _MAX_DIMENSIONS: Final = 64
+
+_NUMPY_TYPES: Final = {
+    "F16": "<f2", "F32": "<f4", "F64": "<f8",
+    "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
+    "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
+}  # fmt: skip
+"""The types whose numbers NumPy reads; the others are known by their bytes alone."""
 
 _ELEMENT_BYTES: Final = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
@@ -117,6 +125,28 @@ def hash_tensors(path: StrPath, *, fs: FileSystem = OS) -> dict[str, TensorEntry
 def nonfinite_tensors(path: StrPath, *, fs: FileSystem = OS) -> list[str]:
     """Return the names of the floating-point tensors that hold a NaN or an infinity; errors as `read_header`."""
     return scan_tensors(path, fs=fs).nonfinite
+
+
+def read_numbers(
+    path: StrPath, names: Collection[str], *, fs: FileSystem = OS
+) -> dict[str, float | int | None]:
+    """Return the value of each named tensor that the file holds; None for one that is no single number.
+
+    Nothing but the header and these tensors is read. Errors as `read_header`.
+    """
+    numbers: dict[str, float | int | None] = {}
+    with opened_regular_file(path, fs=fs) as descriptor:
+        header = _read_header(descriptor, path, fs=fs)
+        for name, info in header.tensors.items():
+            if name not in names:
+                continue
+            numbers[name] = None
+            if math.prod(info.shape) == 1 and info.dtype in _NUMPY_TYPES:
+                data = _read_exactly(
+                    descriptor, info.end - info.begin, header.data_start + info.begin, path, fs=fs
+                )
+                numbers[name] = np.frombuffer(data, dtype=_NUMPY_TYPES[info.dtype])[0].item()
+    return numbers
 
 
 def _read_header(descriptor: int, path: StrPath, *, fs: FileSystem) -> SafetensorsHeader:
@@ -227,7 +257,7 @@ def _has_nonfinite(block: bytes, dtype: str) -> bool:
     """Tell whether raw little-endian elements hold a NaN or an infinity; integers never do."""
     match dtype:
         case "F64" | "F32" | "F16":
-            values: NDArray[Any] = np.frombuffer(block, dtype=f"<f{_ELEMENT_BYTES[dtype]}")
+            values: NDArray[Any] = np.frombuffer(block, dtype=_NUMPY_TYPES[dtype])
             return not bool(np.isfinite(values).all())
         case "C64":
             return not bool(np.isfinite(np.frombuffer(block, dtype="<f4")).all())

@@ -34,12 +34,12 @@ class SeamLoop(ToyLoop):
 
     def save(self, folder: Path, metadata: dict[str, str]) -> None:
         """Write the two tensor files of a checkpoint."""
-        files = (
-            ("model.safetensors", "weight", self.weight),
-            ("optimizer.safetensors", "moment", self.weight * 2),
-        )
-        for file, tensor, value in files:
-            write_safetensors(_Through(self.fs, folder / file), tensor, value, metadata)  # type: ignore[arg-type]
+        files = {
+            "model.safetensors": self.model_tensors(),
+            "optimizer.safetensors": self.optimizer_tensors(),
+        }
+        for file, tensors in files.items():
+            write_safetensors(_Through(self.fs, folder / file), tensors, metadata)  # type: ignore[arg-type]
 
 
 class _Through:

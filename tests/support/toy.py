@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state
 from ledger.laws.scaler import LossScale, ScalerLaw
@@ -32,6 +33,8 @@ TOKENS_PER_MICROBATCH = 8
 MICROBATCHES_PER_EPOCH = 7
 SCALER = ScalerLaw(initial_scale=1024.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=3)
 DATA_SHA256 = sha256_hex(b"the toy corpus")
+Tensors = dict[str, NDArray[Any]]
+_DTYPES = {"<f4": "F32", "<f8": "F64"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,8 @@ class ToyLoop:
 
     settings: ToySettings = field(default_factory=ToySettings)
     weight: float = 1.0
+    updates: int = 0
+    """What the toy's optimizer counted itself."""
     draws: int = 0
     position: Position = field(default_factory=lambda: Position(0, 0))
     loss_tokens: int | None = None
@@ -97,25 +102,37 @@ class ToyLoop:
     def capture(self) -> LiveState:
         """Return the live state as the recorder asks for it."""
         return LiveState(
-            model=tensor_table_sha256({"weight": self._entry(self.weight)}),
-            optimizer=tensor_table_sha256({"moment": self._entry(self.weight * 2)}),
+            model=tensor_table_sha256(_entries(self.model_tensors())),
+            optimizer=tensor_table_sha256(_entries(self.optimizer_tensors())),
             schedule={"step": self.draws},
             rng={"draws": self.draws},
             scaler=None if self.settings.overflow_attempts is None else dataclasses.asdict(self.scaler),
         )
 
-    def _entry(self, value: float) -> TensorEntry:
-        return TensorEntry(dtype="F64", shape=[1], sha256=sha256_hex(struct.pack("<d", value)))
+    def model_tensors(self) -> Tensors:
+        """Return the model: one number."""
+        return {"weight": np.array([self.weight], dtype="<f8")}
+
+    def optimizer_tensors(self) -> Tensors:
+        """Return what the optimizer keeps of that number."""
+        return {
+            "all/weight/moment": np.array([self.weight * 2], dtype="<f8"),
+            "all/weight/step": np.array(self.updates, dtype="<f4"),
+        }
 
     def save(self, folder: Path, metadata: dict[str, str]) -> None:
         """Write the two tensor files of a checkpoint."""
-        write_safetensors(folder / "model.safetensors", "weight", self.weight, metadata)
-        write_safetensors(folder / "optimizer.safetensors", "moment", self.weight * 2, metadata)
+        write_safetensors(folder / "model.safetensors", self.model_tensors(), metadata)
+        write_safetensors(folder / "optimizer.safetensors", self.optimizer_tensors(), metadata)
+
+    def restore_tensors(self, folder: Path) -> None:
+        """Take up what the tensor files of a checkpoint hold."""
+        self.weight = struct.unpack("<d", (folder / "model.safetensors").read_bytes()[-8:])[0]
+        self.updates = int(struct.unpack("<f", (folder / "optimizer.safetensors").read_bytes()[-4:])[0])
 
     def restore(self, checkpoint: CompleteCheckpoint) -> None:
         """Take up a checkpoint's state."""
-        data = (checkpoint.folder / "model.safetensors").read_bytes()
-        self.weight = struct.unpack("<d", data[-8:])[0]
+        self.restore_tensors(checkpoint.folder)
         state = read_trainer_state(checkpoint)
         self.draws = state.rng["draws"]
         self.position = state.cursor["train"]
@@ -135,15 +152,35 @@ class ToyLoop:
     def learn(self, digest: bytes) -> float:
         """Move the weight by a law of the batch and return a loss."""
         self.weight = self.weight * 0.9 + digest[0] / 2550
+        self.updates += 1
         return 2.0 + self.weight
 
 
-def write_safetensors(path: Path, name: str, value: float, metadata: dict[str, str]) -> None:
-    """Write one float64 in the safetensors format."""
-    table = {"__metadata__": metadata, name: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}
+def write_safetensors(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
+    """Write arrays of float32 and float64 in the safetensors format, in their order."""
+    table: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, array in tensors.items():
+        dtype = _DTYPES[array.dtype.str]
+        table[name] = {
+            "dtype": dtype,
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
+        end += array.nbytes
     header = json.dumps(table, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + np.float64(value).tobytes())
+    body = b"".join(array.tobytes() for array in tensors.values())
+    path.write_bytes(struct.pack("<Q", len(header)) + header + body)
+
+
+def _entries(tensors: Tensors) -> dict[str, TensorEntry]:
+    return {
+        name: TensorEntry(
+            dtype=_DTYPES[array.dtype.str], shape=list(array.shape), sha256=sha256_hex(array.tobytes())
+        )
+        for name, array in tensors.items()
+    }
 
 
 def environment() -> Environment:

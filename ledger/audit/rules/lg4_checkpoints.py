@@ -41,6 +41,19 @@ CHECKPOINT_RULES: Final = (
         "side.",
     ),
     Rule(
+        id="LG404",
+        title="the optimizer's own step is the run's",
+        severities=("error", "hint"),
+        meaning="In each group of the optimizer's partition the greatest `step` that optimizer.safetensors keeps of a "
+        "parameter equals the checkpoint's `step`. Parameters that lag behind (no gradient reached them in some "
+        "updates) are listed in a hint. Tensors are named `group/parameter/field`; a file that names them otherwise "
+        "is not checked. A group that keeps no step (Muon) is not applicable.",
+        causes="The optimizer moved on an attempt that was counted as skipped, or did not where `step` did; its state "
+        "was not restored on a resume; it is of another checkpoint.",
+        advice="Count a step only where the optimizer was called, and restore its state. Bias correction depends on "
+        "this number: do not resume from the checkpoint.",
+    ),
+    Rule(
         id="LG405",
         title="no tensor is non-finite",
         severities=("error",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,8 +76,7 @@ class DataLoop(ToyLoop):
 
     def restore(self, checkpoint: CompleteCheckpoint) -> None:
         """Take up a checkpoint's state."""
-        data = (checkpoint.folder / "model.safetensors").read_bytes()
-        self.weight = struct.unpack("<d", data[-8:])[0]
+        self.restore_tensors(checkpoint.folder)
         state = read_trainer_state(checkpoint)
         self.draws, self.cursor = state.rng["draws"], state.cursor
         self.fast_forward(state.cursor)

@@ -10,7 +10,14 @@ import pytest
 
 from ledger.errors import InvalidDocumentError, StorageError
 from ledger.storage.digests import hash_file, tensor_table_sha256
-from ledger.storage.safetensors import TensorInfo, hash_tensors, nonfinite_tensors, read_header, scan_tensors
+from ledger.storage.safetensors import (
+    TensorInfo,
+    hash_tensors,
+    nonfinite_tensors,
+    read_header,
+    read_numbers,
+    scan_tensors,
+)
 
 HEADER: dict[str, Any] = {
     "__metadata__": {"ledger": '{"step":1}'},
@@ -182,3 +189,28 @@ def test_a_file_that_shrinks_while_it_is_hashed_is_no_digest(tmp_path: Path):
     path.write_bytes(one("U8", data, [len(data)]))
     with pytest.raises(StorageError, match="became shorter"):
         scan_tensors(path, progress=lambda _: path.write_bytes(path.read_bytes()[:5000]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "data", "shape", "value"),
+    [
+        ("F32", np.float32(7).tobytes(), [], 7.0),
+        ("F64", np.float64(0.5).tobytes(), [1], 0.5),
+        ("F16", np.float16(3).tobytes(), [1, 1], 3.0),
+        ("I64", np.int64(-5).tobytes(), [], -5),
+        ("U8", b"\x09", [], 9),
+        ("F32", np.arange(2, dtype="<f4").tobytes(), [2], None),
+        ("BF16", b"\x80\x3f", [], None),
+        ("I32", b"", [0], None),
+    ],
+)
+def test_single_numbers_are_read(dtype: str, data: bytes, shape: list[int], value: object, tmp_path: Path):
+    (tmp_path / "x").write_bytes(one(dtype, data, shape))
+    assert read_numbers(tmp_path / "x", {"x", "absent"}) == {"x": value}
+
+
+def test_numbers_behind_others_are_read_at_their_place(path: Path):
+    path.write_bytes(
+        build(HEADER | {"n": {"dtype": "F32", "shape": [], "data_offsets": [18, 22]}}, DATA + b"\0\0\0\x40")
+    )
+    assert read_numbers(path, ["n", "a"]) == {"n": 2.0, "a": None}

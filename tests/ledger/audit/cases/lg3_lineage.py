@@ -8,8 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ledger.records.fields import FIRST_DATA_CHAIN
 from ledger.storage.canonical import digest_of, sha256_hex
+from ledger.storage.digests import tensor_table_sha256
 from ledger.storage.safetensors import hash_tensors
 from tests.ledger.audit.cases.base import FIRST_CHECKPOINT, OTHER, case, edited
 from tests.ledger.audit.editing import (
@@ -19,7 +22,7 @@ from tests.ledger.audit.editing import (
     edit,
     of_kind,
 )
-from tests.support.toy import write_safetensors
+from tests.support.toy import Tensors, ToyLoop, write_safetensors
 
 
 @edited("LG301", "resumed")
@@ -147,23 +150,53 @@ def trainer_json_is_of_another_step(run: Path) -> None:
     edit(run, change_nothing, trainer=other_step)
 
 
-def replace_model(run: Path, *, value: float, step: int) -> None:
-    """Write another model file into the first checkpoint and describe it truly in the manifest."""
-    marks = json.dumps({"step": step, "session": 1, "seq": 5}, separators=(",", ":"))
+def replace_tensors(
+    run: Path, file: str, tensors: Tensors, *, folder: str = FIRST_CHECKPOINT, step: int = 3
+) -> None:
+    """Write another tensor file into a checkpoint, as if it were what the live state had been."""
+    part = file.partition(".")[0]
 
     def change(events: Events) -> None:
-        manifest_path = run / FIRST_CHECKPOINT / "manifest.json"
+        manifest_path = run / folder / "manifest.json"
         manifest = json.loads(manifest_path.read_bytes())
-        marked = next(event["at"]["seq"] for event in of_kind(events, "checkpoint"))
-        path = run / FIRST_CHECKPOINT / "model.safetensors"
-        write_safetensors(path, "weight", value, {"ledger": marks.replace(":5}", f":{marked}}}")})
-        tensors = {name: entry.model_dump() for name, entry in hash_tensors(path).items()}
-        data = path.read_bytes()
-        entry = {"bytes": len(data), "sha256": sha256_hex(data), "tensors": tensors}
-        manifest["files"]["model.safetensors"] = entry
+        event = next(event for event in of_kind(events, "checkpoint") if event["path"] == folder)
+        seq, session = event["at"]["seq"], event["session"]
+        marks = json.dumps({"step": step, "session": session, "seq": seq}, separators=(",", ":"))
+        path = run / folder / file
+        write_safetensors(path, tensors, {"ledger": marks})
+        entries, data = hash_tensors(path), path.read_bytes()
+        described = {name: entry.model_dump() for name, entry in entries.items()}
+        event["bytes"] += len(data) - manifest["files"][file]["bytes"]
+        manifest["files"][file] = {"bytes": len(data), "sha256": sha256_hex(data), "tensors": described}
         manifest_path.write_text(json.dumps(manifest))
+        standing = [train for train in of_kind(events, "train") if train["seq"] <= seq][-1]
+        for known in (event, standing):
+            known["state"][part] = tensor_table_sha256(entries)
 
     edit(run, change)
+
+
+def replace_model(run: Path, *, value: float, step: int) -> None:
+    """Write another model file into the first checkpoint."""
+    replace_tensors(run, "model.safetensors", {"weight": np.array([value])}, step=step)
+
+
+@case("LG404", "plain")
+def an_optimizer_that_counted_a_skipped_attempt(run: Path) -> None:
+    tensors = ToyLoop(weight=1.0, updates=4).optimizer_tensors()
+    replace_tensors(run, "optimizer.safetensors", tensors)
+
+
+@case("LG404", "plain")
+def an_optimizer_whose_step_is_not_a_number(run: Path) -> None:
+    tensors = ToyLoop(weight=1.0, updates=3).optimizer_tensors()
+    replace_tensors(run, "optimizer.safetensors", tensors | {"all/bias/step": np.array(np.nan, dtype="<f4")})
+
+
+@case("LG404", "plain", severity="hint")
+def a_parameter_that_no_gradient_reached(run: Path) -> None:
+    tensors = ToyLoop(weight=1.0, updates=3).optimizer_tensors()
+    replace_tensors(run, "optimizer.safetensors", tensors | {"all/bias/step": np.array(1, dtype="<f4")})
 
 
 @case("LG405", "plain", rehash=True)
