@@ -20,6 +20,7 @@ from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
+from ledger.audit.live_digests import LiveDigestChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
@@ -124,6 +125,7 @@ class _Checkers:
                 redone,
                 checkpoints,
                 OptimizerStepChecker(stream),
+                LiveDigestChecker(stream),
                 StrayChecker(stream),
                 NamedFileChecker(stream),
                 AmendmentChecker(stream),

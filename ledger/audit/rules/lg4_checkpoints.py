@@ -85,4 +85,18 @@ CHECKPOINT_RULES: Final = (
         "another checkpoint.",
         advice="Do not resume from it; take another checkpoint by naming it.",
     ),
+    Rule(
+        id="LG408",
+        title="the files hold the live state",
+        severities=("error",),
+        meaning="The tensors of model.safetensors and of optimizer.safetensors, as the manifest describes them, make "
+        "up the digests of model and optimizer that the loop took of its live objects (whether the bytes are those of "
+        "the manifest is LG402). A loop that hashes its tensors under other names than it saves them is not checked: "
+        "that is assumed where no checkpoint of the run matches and the optimizer's file is not named "
+        "`group/parameter/field`.",
+        causes="The state moved between its capture and the save; averaged, cast or stale weights were saved; a file "
+        "was replaced and the manifest with it.",
+        advice="Do not resume from it: what it holds is not what was trained. Save the objects that were hashed, under "
+        "the same names, before anything else touches them.",
+    ),
 )

@@ -151,9 +151,15 @@ def trainer_json_is_of_another_step(run: Path) -> None:
 
 
 def replace_tensors(
-    run: Path, file: str, tensors: Tensors, *, folder: str = FIRST_CHECKPOINT, step: int = 3
+    run: Path,
+    file: str,
+    tensors: Tensors,
+    *,
+    folder: str = FIRST_CHECKPOINT,
+    step: int = 3,
+    was_live: bool = True,
 ) -> None:
-    """Write another tensor file into a checkpoint, as if it were what the live state had been."""
+    """Write another tensor file into a checkpoint, as if it were what the live state had been (or not)."""
     part = file.partition(".")[0]
 
     def change(events: Events) -> None:
@@ -170,7 +176,7 @@ def replace_tensors(
         manifest["files"][file] = {"bytes": len(data), "sha256": sha256_hex(data), "tensors": described}
         manifest_path.write_text(json.dumps(manifest))
         standing = [train for train in of_kind(events, "train") if train["seq"] <= seq][-1]
-        for known in (event, standing):
+        for known in (event, standing) if was_live else ():
             known["state"][part] = tensor_table_sha256(entries)
 
     edit(run, change)
@@ -207,6 +213,17 @@ def a_weight_is_not_a_number(run: Path) -> None:
 @case("LG407", "plain")
 def a_model_of_another_step(run: Path) -> None:
     replace_model(run, value=1.0, step=2)
+
+
+@case("LG408", "plain")
+def weights_that_moved_before_they_were_saved(run: Path) -> None:
+    replace_tensors(run, "model.safetensors", {"weight": np.array([1.0])}, was_live=False)
+
+
+@case("LG408", "plain")
+def an_optimizer_without_its_moments(run: Path) -> None:
+    steps = {"all/weight/step": np.array(3, dtype="<f4")}
+    replace_tensors(run, "optimizer.safetensors", steps, was_live=False)
 
 
 @case("LG406", "plain")

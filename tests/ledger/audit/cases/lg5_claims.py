@@ -6,10 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+
 from ledger.records.documents import Environment, Evaluation
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes
 from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
+from tests.ledger.audit.cases.lg3_lineage import replace_tensors
 from tests.ledger.audit.editing import Events, change_nothing, edit, of_kind, renumber
 
 
@@ -151,11 +154,11 @@ def another_loss_after_the_resume(events: Events) -> None:
     of_kind(events, "train", session=2)[-1]["loss_last"] = 7.0
 
 
-@edited("LG804", "resumed", control="plain")
-def other_weights_after_the_resume(events: Events) -> None:
+@case("LG804", "resumed", control="plain")
+def other_weights_after_the_resume(run: Path) -> None:
     """The final checkpoint was then taken of them, too."""
-    for event in (of_kind(events, "train", session=2)[-1], of_kind(events, "checkpoint", session=2)[-1]):
-        event["state"]["model"] = OTHER
+    tensors = {"weight": np.array([7.0])}
+    replace_tensors(run, "model.safetensors", tensors, folder="checkpoints/step-00000006-s02", step=6)
 
 
 @edited("LG506", "on_dataset")
