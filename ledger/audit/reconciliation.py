@@ -22,6 +22,7 @@ from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
 from ledger.audit.live_digests import LiveDigestChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
+from ledger.audit.movement import MovementChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
 from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
@@ -126,6 +127,7 @@ class _Checkers:
                 checkpoints,
                 OptimizerStepChecker(stream),
                 LiveDigestChecker(stream),
+                MovementChecker(stream),
                 StrayChecker(stream),
                 NamedFileChecker(stream),
                 AmendmentChecker(stream),

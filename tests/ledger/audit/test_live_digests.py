@@ -63,7 +63,9 @@ def test_a_loop_without_optimizer_state_is_checked_by_its_model(tmp_path: Path):
     assert {(found.rule, found.severity) for found in reconcile(run).findings} == {("LG408", "error")}
 
 
-def test_where_nothing_matches_the_names_of_the_records_still_hold_a_run_to_its_digests(copy_of: Callable[[str], Path]):
+def test_where_nothing_matches_the_names_of_the_records_still_hold_a_run_to_its_digests(
+    copy_of: Callable[[str], Path],
+):
     run = copy_of("plain")
     for folder, step in (("checkpoints/step-00000003-s01", 3), ("checkpoints/step-00000006-s01", 6)):
         replace_tensors(

@@ -187,6 +187,14 @@ def replace_model(run: Path, *, value: float, step: int) -> None:
     replace_tensors(run, "model.safetensors", {"weight": np.array([value])}, step=step)
 
 
+@case("LG213", "resumed")
+def weights_of_the_parent_after_three_more_updates(run: Path) -> None:
+    parent = ToyLoop()
+    parent.restore_tensors(run / FIRST_CHECKPOINT)
+    tensors, last = parent.model_tensors(), "checkpoints/step-00000006-s02"
+    replace_tensors(run, "model.safetensors", tensors, folder=last, step=6)
+
+
 @case("LG404", "plain")
 def an_optimizer_that_counted_a_skipped_attempt(run: Path) -> None:
     tensors = ToyLoop(weight=1.0, updates=4).optimizer_tensors()
@@ -212,7 +220,7 @@ def a_weight_is_not_a_number(run: Path) -> None:
 
 @case("LG407", "plain")
 def a_model_of_another_step(run: Path) -> None:
-    replace_model(run, value=1.0, step=2)
+    replace_model(run, value=5.0, step=2)
 
 
 @case("LG408", "plain")
