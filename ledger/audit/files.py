@@ -23,6 +23,7 @@ from ledger.records.documents import (
     Evaluation,
     Recipe,
     RunDocument,
+    Seal,
     TrainerState,
 )
 from ledger.records.fields import Json
@@ -33,6 +34,7 @@ from ledger.records.layout import (
     MANIFEST,
     RECIPES,
     RUN,
+    SEAL,
     TRAINER_STATE,
     parse_checkpoint_name,
 )
@@ -102,6 +104,11 @@ class RunFiles:
     def run(self) -> Loaded[RunDocument]:
         """run.json."""
         return self.load(RUN, RunDocument)
+
+    @cached_property
+    def seal(self) -> Loaded[Seal]:
+        """seal.json."""
+        return self.load(SEAL, Seal, max_bytes=MAX_MANIFEST_BYTES)
 
     def recipe(self, sha256: str) -> Loaded[Recipe]:
         """Return the recipe with this digest."""
@@ -177,8 +184,8 @@ class RunFiles:
             return error
 
     def take_listing(self) -> None:
-        """Look at run.json and the checkpoints now, once; to be called before the log is read."""
-        _ = self.run, self.checkpoints
+        """Look at run.json, the seal and the checkpoints now, once; to be called before the log is read."""
+        _ = self.run, self.seal, self.checkpoints
 
     def look_again(self, path: str) -> None:
         """Take a checkpoint into the listing that appeared after it was taken, because the log speaks of it."""

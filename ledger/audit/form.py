@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import ClassVar, Final
 
+from ledger.audit.heads import QUOTED, QuotedHead
 from ledger.audit.stream import Checker, Stream, place
 from ledger.records.events import AnyEvent, SessionEnd, SessionStart, UnknownEvent
-from ledger.records.layout import LOG, RUN
+from ledger.records.layout import LOG, RUN, SEAL
 from ledger.records.parts import LogPosition
 from ledger.storage.log_reader import LogLine
 
@@ -137,12 +138,13 @@ def _seconds_between(before: str, after: str) -> float | None:
 
 
 class PinChecker(Checker):
-    """LG105: what run.json and the checkpoints pin lies on the chain."""
+    """LG105: what run.json, the checkpoints, the seal and a quoted head pin lies on the chain."""
 
     rules: ClassVar[tuple[str, ...]] = ("LG105",)
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, quoted: QuotedHead | None = None) -> None:
         super().__init__(stream)
+        self._quoted = quoted
         self._pins: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
         for who, pin in self._collect():
             self._pins[pin.seq].append((who, pin.chain))
@@ -155,6 +157,10 @@ class PinChecker(Checker):
         for path, checkpoint in files.complete_checkpoints.items():
             if (manifest := checkpoint.manifest.document) is not None:
                 yield f"{path}/manifest.json", manifest.log
+        if files.seal.document is not None:
+            yield SEAL, files.seal.document.log
+        if self._quoted is not None:
+            yield QUOTED, self._quoted.log
 
     def on_line(self, line: LogLine) -> None:
         """Compare a line with what is pinned at its seq."""
@@ -174,7 +180,10 @@ class PinChecker(Checker):
                 )
 
     def finish(self) -> None:
-        """Report pins beyond the log's end."""
+        """Report pins beyond the log's end, and a quoted head of another run."""
+        run_id = self.stream.history.run_id
+        if self._quoted is not None and self._quoted.run_id not in (None, run_id):
+            self.findings.add("LG105", f"is of run {self._quoted.run_id}, and this is {run_id}", where=QUOTED)
         head = self.stream.head
         last = -1 if head is None else head.seq
         for seq in sorted(self._pins):

@@ -20,6 +20,7 @@ from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
+from ledger.audit.heads import QuotedHead
 from ledger.audit.live_digests import LiveDigestChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.movement import MovementChecker
@@ -32,6 +33,7 @@ from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
 from ledger.audit.rules import RULES, UNCHECKED
 from ledger.audit.run_document import RunDocumentChecker
 from ledger.audit.scaling import ScalerChecker
+from ledger.audit.sealing import SealChecker
 from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
 from ledger.audit.strays import StrayChecker
 from ledger.audit.stream import Checker, Stream, read_through
@@ -41,7 +43,7 @@ from ledger.audit.waivers import find_waivers, spell
 from ledger.errors import NewerVersionError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
-from ledger.records.layout import LOG, SEAL
+from ledger.records.layout import LOG
 from ledger.storage.lock import LockState, lock_state
 
 __all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
@@ -55,11 +57,13 @@ def reconcile(
     control: str | os.PathLike[str] | None = None,
     rehash: bool = False,
     data: str | os.PathLike[str] | None = None,
+    quoted: QuotedHead | None = None,
 ) -> Verdict:
     """Check every rule over all sessions of a run and return what may honestly be said of it.
 
     Nothing is written. `control` is an uninterrupted run of the same recipe to compare with (LG8); `rehash` reads
-    every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says.
+    every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says; `quoted` is
+    what somebody noted of this run, which must still hold (LG105, LG705).
 
     Raises:
         UsageError, InvalidDocumentError: the path is not a run, or `data` no dataset.
@@ -70,7 +74,7 @@ def reconcile(
     folder, corpus = find_run(run_dir), None if data is None else require_dataset(data)
     stream, lock = open_stream(folder)
     other = None if control is None else _control_stream(control)
-    checkers = _Checkers.of(stream, control=other, rehash=rehash, data=corpus)
+    checkers = _Checkers.of(stream, control=other, rehash=rehash, data=corpus, quoted=quoted)
     audit_stream(stream, checkers.all)
     status, evidence = status_of(stream, lock, is_complete=checkers.completion.is_complete)
     account = account_of(stream) | {
@@ -80,6 +84,7 @@ def reconcile(
         "equivalence": checkers.control.verdicts,
         "verified_checkpoints": sorted(checkers.checkpoints.verified),
         "verified_while_training": checkers.data.verified_while_training,
+        "seal": checkers.seal.account,
     }
     return _verdict(stream, checkers.all, status=status, account=account)
 
@@ -95,9 +100,18 @@ class _Checkers:
     redone: RedoneChecker
     control: ControlChecker
     checkpoints: CheckpointChecker
+    seal: SealChecker
 
     @classmethod
-    def of(cls, stream: Stream, *, control: Stream | None, rehash: bool, data: Path | None) -> _Checkers:
+    def of(
+        cls,
+        stream: Stream,
+        *,
+        control: Stream | None,
+        rehash: bool,
+        data: Path | None,
+        quoted: QuotedHead | None,
+    ) -> _Checkers:
         """Make them."""
         corpus = Corpus(data)
         epochs = EpochLengths(stream, corpus)
@@ -108,9 +122,10 @@ class _Checkers:
         completion = CompletionChecker(stream, evaluations=evaluations)
         redone = RedoneChecker(stream)
         against = ControlChecker(stream, control=control)
+        seal = SealChecker(stream, rehash=rehash, quoted=quoted)
         return cls(
             all=[
-                *form_checkers(stream),
+                *form_checkers(stream, quoted=quoted),
                 RunDocumentChecker(stream),
                 of_data,
                 *counter_checkers(stream),
@@ -134,6 +149,7 @@ class _Checkers:
                 EnvironmentChecker(stream),
                 evaluations,
                 completion,
+                seal,
                 against,
             ],
             data=of_data,
@@ -142,12 +158,13 @@ class _Checkers:
             redone=redone,
             control=against,
             checkpoints=checkpoints,
+            seal=seal,
         )
 
 
-def form_checkers(stream: Stream) -> list[Checker]:
+def form_checkers(stream: Stream, *, quoted: QuotedHead | None = None) -> list[Checker]:
     """Return the checkers of LG1 that need nothing but the log and what pins it."""
-    return [FormChecker(stream), PinChecker(stream)]
+    return [FormChecker(stream), PinChecker(stream, quoted=quoted)]
 
 
 def counter_checkers(stream: Stream) -> list[Checker]:
@@ -212,7 +229,6 @@ def _control_stream(control: str | os.PathLike[str]) -> Stream:
 def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: dict[str, Json]) -> Verdict:
     findings, history = stream.findings, stream.history
     _note_anchor(stream)
-    _note_unread(stream)
     for waiver in findings.unused_waivers:
         findings.skip(spell(waiver), "there is no such finding (any more): the waiver waives nothing")
     not_checked = findings.not_checked | {
@@ -247,17 +263,12 @@ def _note_anchor(stream: Stream) -> None:
         for folder in files.complete_checkpoints.values()
         if folder.manifest.document is not None
     ]
+    pins += [] if files.seal.document is None else [files.seal.document.log.seq]
     last = max(pins, default=-1)
     if head is not None and head.seq > last:
         stream.findings.skip(
             "log beyond its last anchor", f"nothing pins the lines after seq {last}, up to seq {head.seq}"
         )
-
-
-def _note_unread(stream: Stream) -> None:
-    """Name the document that may lie there and is not read by this version."""
-    if os.path.lexists(stream.files.run_dir / SEAL):
-        stream.findings.skip(SEAL, "it is there, but this version does not read it")
 
 
 def outcome(findings: Findings, *, is_live: bool) -> Outcome:

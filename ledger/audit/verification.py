@@ -10,10 +10,11 @@ from ledger import __version__
 from ledger.audit.checkpoints import checkpoint_problems
 from ledger.audit.files import CheckpointFolder, RunFiles
 from ledger.audit.findings import Findings
+from ledger.audit.heads import QuotedHead
 from ledger.audit.reconciliation import outcome, reconcile
 from ledger.audit.subject import find_run, is_checkpoint, is_dataset, is_run, require_folder
 from ledger.dataset.verify import verify_dataset
-from ledger.errors import InvalidDocumentError, VerificationError
+from ledger.errors import InvalidDocumentError, UsageError, VerificationError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.records.layout import MANIFEST
@@ -26,19 +27,23 @@ def verify(
     *,
     data: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
+    quoted: QuotedHead | None = None,
 ) -> Verdict:
     """Rehash a run with its checkpoints and dataset, a dataset, or a single checkpoint.
 
-    `progress` is told, from several threads, of the bytes of a dataset as they are hashed.
+    `progress` is told, from several threads, of the bytes of a dataset as they are hashed; `quoted` is what somebody
+    noted of a run.
 
     Raises:
-        UsageError: the path is empty, absent, no folder, or a folder of runs.
+        UsageError: the path is empty, absent, no folder, or a folder of runs; a head was quoted of something else.
         InvalidDocumentError: the folder is none of the three, or its manifest is malformed.
         NewerVersionError, UnsafeError, StorageError: as `reconcile`.
     """
     folder = require_folder(path, what="a run, a dataset or a checkpoint")
     if is_run(folder):
-        return reconcile(folder, rehash=True, data=data)
+        return reconcile(folder, rehash=True, data=data, quoted=quoted)
+    if quoted is not None:
+        raise UsageError("is no run, and only a run has a head", path=folder, expected="a run folder")
     if is_dataset(folder):
         return _verify_dataset(folder, progress=progress)
     if is_checkpoint(folder):

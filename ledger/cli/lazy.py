@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "waive": "Accept a finding of a run, with a reason, a name and an end.",
     "data": "Look at prepared datasets: documents, tokens, duplicates, what a run read.",
     "verify": "Rehash every byte of a run, a dataset or a checkpoint.",
+    "seal": "Declare a run done: on a passed verdict, seal every file of it.",
     "repair": "Put right what a crash left in a run (says what it would do; --apply does it).",
     "diff": "Compare two runs: recipes, environments, data, results.",
     "explain": "Say what a rule means and what to do about a finding.",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AllowNetworkFs", "AsJson", "DataPath", "RunPath", "whole_number"]
+__all__ = ["AllowNetworkFs", "AsJson", "DataPath", "ExpectHead", "RunPath", "whole_number"]
 
 # Text and not Path, which would take "" for the current folder.
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder.")]
@@ -21,6 +21,14 @@ AllowNetworkFs = Annotated[
 DataPath = Annotated[
     str | None,
     typer.Option("--data", metavar="DIR", help="Where the dataset lies, if not where the recipe says."),
+]
+ExpectHead = Annotated[
+    str | None,
+    typer.Option(
+        "--expect-head",
+        metavar="LINES",
+        help="What `ledger seal` printed, or a file that holds it: the log and the seal must still be those.",
+    ),
 ]
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ledger.audit import reconcile
+from ledger.audit.heads import parse_head
 from ledger.audit.subject import is_dataset, is_run
-from ledger.cli.options import AsJson, DataPath, RunPath
+from ledger.cli.options import AsJson, DataPath, ExpectHead, RunPath
 from ledger.cli.output import (
     print_document,
     print_json,
@@ -42,6 +43,7 @@ def command(
     ] = False,
     write: Annotated[bool, typer.Option("--write", help="Write verdict.json into the run.")] = False,
     data: DataPath = None,
+    expect_head: ExpectHead = None,
     as_json: AsJson = False,
     as_junit: Annotated[
         bool, typer.Option("--junit", help="Print the verdict as JUnit XML, one test a rule.")
@@ -54,7 +56,8 @@ def command(
     _refuse_dataset(run)
     if as_json + as_junit + as_sarif > 1:
         raise UsageError("--json, --junit and --sarif exclude each other", expected="one of them")
-    verdict = reconcile(run, control=control, rehash=rehash, data=data)
+    quoted = None if expect_head is None else parse_head(expect_head)
+    verdict = reconcile(run, control=control, rehash=rehash, data=data, quoted=quoted)
     warn_about_link(Path(run))
     if write:
         written = write_verdict(run, verdict)

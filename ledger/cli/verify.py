@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ledger.audit import verify
-from ledger.cli.options import AsJson, DataPath
+from ledger.audit.heads import parse_head
+from ledger.cli.options import AsJson, DataPath, ExpectHead
 from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
 from ledger.cli.progress import shown_bytes
 from ledger.errors import UsageError
@@ -21,12 +22,14 @@ def command(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A run, a dataset or a checkpoint.")],
     *,
     data: DataPath = None,
+    expect_head: ExpectHead = None,
     as_json: AsJson = False,
 ) -> None:
     """Rehash every byte of a run (with its checkpoints and dataset), of a dataset, or of a checkpoint."""
     _require_something(path)
+    quoted = None if expect_head is None else parse_head(expect_head)
     with shown_bytes("hashed") as progress:
-        verdict = verify(path, data=data, progress=progress)
+        verdict = verify(path, data=data, progress=progress, quoted=quoted)
     warn_about_link(Path(path))
     if as_json:
         print_document(verdict)

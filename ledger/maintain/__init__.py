@@ -1,7 +1,8 @@
-"""What writes into a run beside its recorder: repair, verdict, waiver; and what says if a folder is fit for runs."""
+"""What writes into a run beside its recorder: repairs, verdicts, waivers, seals; and if a folder is fit for one."""
 
 from ledger.maintain.doctor import Check, Diagnosis, diagnose
 from ledger.maintain.repair import RepairReport, RepairStep, repair_run
+from ledger.maintain.sealing import SealedRun, refuse_sealed, seal_run
 from ledger.maintain.verdicts import VERDICT, write_verdict
 from ledger.maintain.waive import add_waiver, withdraw_waiver
 
@@ -11,9 +12,12 @@ __all__ = [
     "Diagnosis",
     "RepairReport",
     "RepairStep",
+    "SealedRun",
     "add_waiver",
     "diagnose",
+    "refuse_sealed",
     "repair_run",
+    "seal_run",
     "withdraw_waiver",
     "write_verdict",
 ]

@@ -32,7 +32,14 @@ from ledger.storage.lock import RunLock, claim_log, lock_state
 from ledger.storage.log import quarantine_tail
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["LISTED_TEMPORARIES", "RepairOutcome", "RepairReport", "RepairStep", "repair_run"]
+__all__ = [
+    "LISTED_TEMPORARIES",
+    "RepairOutcome",
+    "RepairReport",
+    "RepairStep",
+    "refuse_hidden_writer",
+    "repair_run",
+]
 
 LISTED_TEMPORARIES: Final = 20
 """How many temporary names a report lists; it counts them all."""
@@ -108,7 +115,7 @@ def _repair(folder: Path, *, allow_network_fs: bool, fs: FileSystem) -> RepairRe
         if isinstance(found, RepairReport):
             return found
         lock.require_held()
-        _refuse_hidden_writer(folder, fs=fs)
+        refuse_hidden_writer(folder, fs=fs)
         if found.tail is not None:
             quarantine_tail(folder, fs=fs)
         if found.run_document is not None:
@@ -117,7 +124,7 @@ def _repair(folder: Path, *, allow_network_fs: bool, fs: FileSystem) -> RepairRe
     return _report(folder, found, outcome="repaired")
 
 
-def _refuse_hidden_writer(folder: Path, *, fs: FileSystem) -> None:
+def refuse_hidden_writer(folder: Path, *, fs: FileSystem) -> None:
     """Make sure that no writer is left whose lock file somebody removed: what lies there would be its work."""
     path = folder / LOG
     if fs.exists(path):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ledger.errors import RefusedError
+from ledger.maintain.sealing import refuse_sealed
 from ledger.records.documents import Verdict
-from ledger.records.layout import SEAL
 from ledger.storage.atomic import replace_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.filesystem import OS, FileSystem
@@ -39,13 +38,7 @@ def require_open(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> Pat
         RefusedError: the run is sealed.
         UnsafeError: it lies on a network file system and nobody asked for writing there.
     """
+    refuse_sealed(run_dir, fs=fs)
     folder = Path(run_dir)
-    if fs.exists(folder / SEAL):
-        raise RefusedError(
-            "the run is sealed: it was declared done",
-            path=folder,
-            expected="a run that is still open",
-            advice="nothing is added to it; extend it in a new run",
-        )
     refuse_network_file_system(folder)
     return folder

@@ -41,6 +41,8 @@ __all__ = [
     "Record",
     "RunDocument",
     "RunSession",
+    "Seal",
+    "SealedFile",
     "Severity",
     "TensorEntry",
     "TrainerState",
@@ -231,6 +233,29 @@ class Verdict(Document):
     waived: Count = Field(default=0, description="Findings that a waiver takes out of these counts.")
 
 
+class SealedFile(Record):
+    """One file that a seal covers."""
+
+    bytes: Count
+    sha256: Sha256
+
+
+class Seal(Document):
+    """seal.json: the run was declared done. Nothing is added to it, changed or removed from then on."""
+
+    SCHEMA: ClassVar[str] = "ledger.seal"
+
+    schema_name: Literal["ledger.seal"] = Field("ledger.seal", alias="schema")
+    version: Literal[1] = 1
+    run_id: Name
+    sealed: Time = Field(description="Wall-clock time of the sealing, for people.")
+    log: LogPosition = Field(description="The last line of the log.")
+    verdict: Verdict = Field(description="The passed verdict, of every byte, that it rests on.")
+    files: dict[str, SealedFile] = Field(
+        min_length=1, description="Every file of the run but run.lock, logs/ and the seal, by its path."
+    )
+
+
 DOCUMENTS: Final[dict[str, type[Document]]] = {
     model.SCHEMA: model
     for model in (
@@ -241,6 +266,7 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         TrainerState,
         Evaluation,
         Verdict,
+        Seal,
         DatasetManifest,
         PreparationNotes,
         StageRecord,

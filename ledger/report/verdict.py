@@ -89,6 +89,10 @@ def _account_lines(verdict: Verdict) -> Iterator[Line]:
             f"data:   {source}: {number(found['positions_processed'])} positions processed, "
             f"{number(found['distinct_tokens'])}{share} tokens distinct, epoch {found['epochs']}"
         )
+    seal: dict[str, Any] | None = verdict.account.get("seal")
+    if seal:
+        yield Line(f"sealed: {seal['sealed']}")
+        yield from (Line(f"        {line}") for line in seal["head"])
     equivalence: dict[str, str] = verdict.account.get("equivalence") or {}
     if equivalence:
         names = {"LG801": "start", "LG802": "data", "LG803": "loss, norm, rate", "LG804": "parameters"}

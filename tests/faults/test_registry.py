@@ -73,6 +73,7 @@ WRITING_COMMANDS = {
     "train": "session start",
     "pilot": "pilot stage",
     "reconcile": "verdict",
+    "seal": "seal",
     "repair": "repair",
     "waive": "waiver",
     "doctor": "doctor",

@@ -16,8 +16,8 @@ from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME
 from ledger.dataset.verify import verify_dataset
 from ledger.errors import InvalidDocumentError, LedgerError, UsageError
 from ledger.recorder.opening import open_run
-from ledger.records.documents import Evaluation, Verdict
-from ledger.records.layout import LOCK, LOG, RUN, WAIVERS
+from ledger.records.documents import Evaluation, Seal, Verdict
+from ledger.records.layout import LOCK, LOG, RUN, SEAL, WAIVERS
 from ledger.records.pilot import StageRecord
 from ledger.records.waivers import Waivers
 from ledger.storage.atomic import is_temporary_name
@@ -107,6 +107,8 @@ def _check_document(run: Path, path: str, data: bytes, before: Snapshot) -> None
         parse_document(data, Verdict)
     elif path == WAIVERS:
         assert len(parse_document(data, Waivers).waivers) in (1, 2)
+    elif path == SEAL:
+        parse_document(data, Seal)
     elif kind == "quarantine":
         assert sha256_hex(data).startswith(name.rsplit("-", 1)[1][:16]), "is not the tail that it names"
     else:
@@ -191,3 +193,10 @@ def check_stage_done(place: Path, control: Path) -> list[str]:
     """Check a stage that was recorded at last: it is the control's."""
     path = Path("pilot", "stage", "stage.json")
     return [] if (place / path).read_bytes() == (control / path).read_bytes() else ["another record"]
+
+
+def check_sealed(place: Path, _control: Path) -> list[str]:
+    """Check a run that was sealed at last: the seal is there and holds."""
+    verdict = reconcile(place / "run", rehash=True)
+    found = [f"{finding.rule} {finding.where}: {finding.message}" for finding in verdict.findings]
+    return found if "LG705" in verdict.checked else [*found, "it is not sealed"]

@@ -15,11 +15,11 @@ from typing import Any, Final, Protocol
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
-from ledger.maintain import add_waiver, diagnose, repair_run, write_verdict
+from ledger.maintain import add_waiver, diagnose, repair_run, seal_run, write_verdict
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
-from ledger.records.layout import LOG, RUN, WAIVERS
+from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
 from ledger.records.waivers import Waiver
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
@@ -30,6 +30,7 @@ from tests.support.faults_checks import (
     check_passed,
     check_run,
     check_same_dataset,
+    check_sealed,
     check_stage,
     check_stage_done,
 )
@@ -242,6 +243,22 @@ def _waiver(rule: str) -> Waiver:
     )
 
 
+def seal(place: Path, fs: Any) -> None:
+    """Seal a run that reached its target."""
+    verdict = reconcile(place / "run", rehash=True)
+    fs.watch()
+    seal_run(place / "run", verdict, fs=fs)
+    fs.promise(place / "run" / SEAL)
+    fs.unwatch()
+
+
+def _seal_again(place: Path, fs: FileSystem) -> None:
+    if (place / "run" / SEAL).exists():
+        return
+    repair_run(place / "run", apply=True, fs=fs)
+    seal_run(place / "run", reconcile(place / "run", rehash=True), fs=fs)
+
+
 def damaged_lightly(place: Path) -> None:
     """Begin with a run that has everything that a repair puts right."""
 
@@ -373,6 +390,7 @@ SCENARIOS: Final = (
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
     _run_scenario("waiver", _waived_run, waive, recover=_waive),
+    Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed),
     Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
     Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
     Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),

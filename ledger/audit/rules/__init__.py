@@ -38,5 +38,4 @@ RULES: Final[dict[str, Rule]] = {
 
 UNCHECKED: Final[dict[str, str]] = {
     "LG603": "the recipe lock",
-    "LG705": "the seal",
 }

@@ -52,4 +52,17 @@ COMPLETION_RULES: Final = (
         causes="Tokens counted twice or not at all; the plan was made for another geometry.",
         advice="Check LG203 and LG204 first: they name the line.",
     ),
+    Rule(
+        id="LG705",
+        title="nothing was added to a sealed run, changed or removed",
+        severities=("error",),
+        meaning="Every file of the run is listed in seal.json with its size and digest, except run.lock, the text logs "
+        "under logs/ and the seal itself; nothing else lies there, and the verdict in the seal is a passed one of this "
+        "run at this head. Digests of tensor files are compared with --rehash, all others always. With --expect-head "
+        "the seal is also the one that was quoted. A run without a seal: not applicable.",
+        causes="A file was edited, replaced or added after the run was declared done; the run was sealed anew; a copy "
+        "is partial.",
+        advice="Restore the run from a copy that matches its seal. What is to be added later (an evaluation, an "
+        "export) goes beside the run; an extension is a branch run.",
+    ),
 )

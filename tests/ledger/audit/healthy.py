@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ledger.audit import reconcile
+from ledger.maintain import seal_run, write_verdict
 from ledger.recorder import RunRecorder
 from ledger.records.parts import Cursor, Position
 from tests.ledger.audit.reading import READING, DataSettings
@@ -159,6 +161,17 @@ def moved(run_dir: Path) -> None:
         train(recorder, loop)
 
 
+def sealed(run_dir: Path) -> None:
+    """Exported, judged and sealed."""
+    run_toy(run_dir, SMALL)
+    (run_dir / "exports").mkdir()
+    (run_dir / "exports" / "model.safetensors").write_bytes(b"weights")
+    write_verdict(run_dir, reconcile(run_dir, rehash=True))
+    seal_run(run_dir, reconcile(run_dir, rehash=True))
+    (run_dir / "logs").mkdir()
+    (run_dir / "logs" / "later.txt").write_text("for people")
+
+
 HEALTHY = {
     make.__name__: make
     for make in (
@@ -174,6 +187,7 @@ HEALTHY = {
         orphaned,
         repeating,
         moved,
+        sealed,
     )
 } | READING
 

@@ -69,7 +69,12 @@ def test_where_nothing_matches_the_names_of_the_records_still_hold_a_run_to_its_
     run = copy_of("plain")
     for folder, step in (("checkpoints/step-00000003-s01", 3), ("checkpoints/step-00000006-s01", 6)):
         replace_tensors(
-            run, "model.safetensors", {"weight": np.array([1.0])}, folder=folder, step=step, was_live=False
+            run,
+            "model.safetensors",
+            {"weight": np.array([float(step)])},
+            folder=folder,
+            step=step,
+            was_live=False,
         )
     findings = reconcile(run).findings
     assert [found.rule for found in findings] == ["LG408", "LG408"]

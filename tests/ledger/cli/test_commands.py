@@ -82,6 +82,35 @@ def test_no_verdict_is_written_into_a_sealed_run(copy_of: Run, capsys: pytest.Ca
     assert not (run / "verdict.json").exists()
 
 
+def test_a_run_is_sealed_and_its_head_can_be_quoted(copy_of: Run, capsys: pytest.CaptureFixture[str]):
+    run = copy_of("plain")
+    assert main(["seal", str(run)]) == 0
+    lines = capsys.readouterr().out
+    assert [line.split()[0] for line in lines.splitlines()] == ["run", "head", "seal"]
+    assert main(["verify", str(run), "--expect-head", lines]) == 0
+    assert main(["reconcile", str(run), "--expect-head", lines]) == 0
+    assert lines.splitlines()[-1] in capsys.readouterr().out
+    (run / "verdict.json").write_text("{}")
+    assert main(["reconcile", str(run), "--expect-head", lines]) == 1
+    assert "error LG705 verdict.json" in capsys.readouterr().out
+    assert main(["seal", str(run)]) == 1
+    assert "sealed already" in capsys.readouterr().err
+
+
+def test_a_run_that_does_not_pass_is_not_sealed(copy_of: Run, capsys: pytest.CaptureFixture[str]):
+    run = copy_of("interrupted")
+    assert main(["seal", str(run)]) == 3
+    output = capsys.readouterr()
+    assert "INCOMPLETE" in output.out
+    assert "not sealed" in output.err
+    assert not (run / "seal.json").exists()
+
+
+def test_the_seal_as_json(copy_of: Run, capsys: pytest.CaptureFixture[str]):
+    assert main(["seal", str(copy_of("plain")), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"files", "bytes", "head"}
+
+
 def test_a_control_is_compared_with(healthy_run: Run, capsys: pytest.CaptureFixture[str]):
     assert main(["reconcile", str(healthy_run("resumed")), "--control", str(healthy_run("plain"))]) == 0
     assert "control: start bitwise, data bitwise" in capsys.readouterr().out
