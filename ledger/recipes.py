@@ -9,12 +9,25 @@ from typing import Final
 
 from ledger.records.documents import LeafClass, Recipe
 from ledger.records.fields import Json
+from ledger.records.locks import RecipeLock
 from ledger.storage.canonical import digest_of
 
-__all__ = ["TARGET_FIELD", "LeafDifference", "identity_sha256", "leaf_values", "recipe_differences"]
+__all__ = [
+    "CHECKPOINT_SECTION",
+    "TARGET_FIELD",
+    "LeafDifference",
+    "identity_leaves",
+    "identity_sha256",
+    "leaf_values",
+    "lock_differences",
+    "recipe_differences",
+]
 
 TARGET_FIELD: Final = "run.target_step"
 """The one leaf that decides when a run is complete."""
+
+CHECKPOINT_SECTION: Final = "checkpoint"
+"""The operational section that a lock holds all the same."""
 
 ABSENT: Final = None
 """What a leaf that one side does not have compares as."""
@@ -56,12 +69,32 @@ def leaf_class(recipe: Recipe, path: str) -> LeafClass:
     return recipe.classes.get(path, "identity")
 
 
+def identity_leaves(recipe: Recipe) -> dict[str, Json]:
+    """Return dotted path → value of the leaves that define the experiment."""
+    leaves = leaf_values(recipe)
+    return {path: value for path, value in leaves.items() if leaf_class(recipe, path) == "identity"}
+
+
 def identity_sha256(recipe: Recipe) -> str:
     """Return SHA-256 of the RFC 8785 map path → value of the identity leaves."""
-    leaves = leaf_values(recipe)
-    return digest_of(
-        {path: value for path, value in leaves.items() if leaf_class(recipe, path) == "identity"}
-    )
+    return digest_of(identity_leaves(recipe))
+
+
+def lock_differences(lock: RecipeLock, recipe: Recipe) -> list[LeafDifference]:
+    """Return where a recipe differs from its lock (`before`) in identity leaves, checkpoint section or target."""
+    locked, found = dict(lock.identity), identity_leaves(recipe)
+    locked[TARGET_FIELD], found[TARGET_FIELD] = lock.target_step, leaf_values(recipe).get(TARGET_FIELD)
+    section = recipe.config.get(CHECKPOINT_SECTION)
+    for place, values in ((locked, lock.checkpoint), (found, section)):
+        if isinstance(values, Mapping):
+            place.update({f"{CHECKPOINT_SECTION}.{key}": value for key, value in values.items()})
+    return [
+        LeafDifference(
+            field=path, before=locked.get(path, ABSENT), after=found.get(path, ABSENT), leaf_class="identity"
+        )
+        for path in sorted(locked.keys() | found.keys())
+        if (path in locked) != (path in found) or not _same(locked[path], found[path])
+    ]
 
 
 def recipe_differences(before: Recipe, after: Recipe) -> list[LeafDifference]:

@@ -20,7 +20,7 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.fields import Json
-from ledger.records.layout import ENVIRONMENTS
+from ledger.records.layout import ENVIRONMENTS, RECIPE_LOCK
 from ledger.storage.canonical import digest_of
 
 __all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "environment_differences"]
@@ -28,7 +28,6 @@ __all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "enviro
 ENVIRONMENT_PARTS: Final = ("packages", "python", "platform", "hardware", "settings")
 CODE_STATE: Final = frozenset({"commit", "dirty", "diff_sha256"})
 REPORTED_CHANGES: Final = 20
-LOCK_FILE: Final = "recipe.lock.json"
 
 
 class NamedFileChecker(Checker):
@@ -60,7 +59,7 @@ class NamedFileChecker(Checker):
         if event.run is not None and event.run.parent is not None:
             self._check_file(PARENT_MANIFEST, event.run.parent.manifest_sha256)
         if event.run is not None and event.run.recipe_lock_sha256 is not None:
-            self._check_file(LOCK_FILE, event.run.recipe_lock_sha256)
+            self._check_file(RECIPE_LOCK, event.run.recipe_lock_sha256)
 
     def on_val(self, event: Validation) -> None:
         """Check the evaluation that an event names."""

@@ -22,6 +22,7 @@ from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
 from ledger.audit.heads import QuotedHead
 from ledger.audit.live_digests import LiveDigestChecker
+from ledger.audit.locking import LockChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.movement import MovementChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
@@ -30,7 +31,7 @@ from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileC
 from ledger.audit.recurrence import RecurrenceChecker
 from ledger.audit.redone import RedoneChecker
 from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
-from ledger.audit.rules import RULES, UNCHECKED
+from ledger.audit.rules import RULES
 from ledger.audit.run_document import RunDocumentChecker
 from ledger.audit.scaling import ScalerChecker
 from ledger.audit.sealing import SealChecker
@@ -147,6 +148,7 @@ class _Checkers:
                 NamedFileChecker(stream),
                 AmendmentChecker(stream),
                 EnvironmentChecker(stream),
+                LockChecker(stream),
                 evaluations,
                 completion,
                 seal,
@@ -231,9 +233,7 @@ def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: d
     _note_anchor(stream)
     for waiver in findings.unused_waivers:
         findings.skip(spell(waiver), "there is no such finding (any more): the waiver waives nothing")
-    not_checked = findings.not_checked | {
-        rule: f"{title}: this version does not check it" for rule, title in UNCHECKED.items()
-    }
+    not_checked = findings.not_checked
     rules = {rule for checker in checkers for rule in checker.rules} & RULES.keys()
     has_sessions = bool(history.sessions)
     return Verdict(

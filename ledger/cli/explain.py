@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.audit.rules import RULES, UNCHECKED
+from ledger.audit.rules import RULES
 from ledger.cli.options import AsJson
 from ledger.cli.output import print_json, print_lines
 from ledger.errors import UsageError
@@ -47,7 +47,5 @@ def _list_rules(*, as_json: bool) -> None:
 
 
 def _advice(rule: str) -> str:
-    if rule in UNCHECKED:
-        return f"{UNCHECKED[rule]}: this version does not check it"
     near = get_close_matches(rule, RULES, n=1)
     return f"did you mean {near[0]}?" if near else "`ledger explain` lists them all"

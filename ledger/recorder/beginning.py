@@ -23,7 +23,7 @@ from ledger.recorder.starting import Beginning, prepare_beginning
 from ledger.recorder.writer import EventWriter
 from ledger.records.documents import Document
 from ledger.records.events import LOG_VERSION, Amendment, SessionStart, TailRecovered
-from ledger.records.layout import ENVIRONMENTS, LOG, RECIPES, RUN, SEAL
+from ledger.records.layout import ENVIRONMENTS, LOG, RECIPE_LOCK, RECIPES, RUN, SEAL
 from ledger.records.parts import NOTHING_SUPERSEDED
 from ledger.storage.atomic import create_file, replace_file
 from ledger.storage.canonical import sha256_hex
@@ -61,6 +61,8 @@ def begin_session(
         )
     beginning = prepare_beginning(opened, plan, capture(), fs=fs)
     digests = _store_descriptions(opened.folder, plan, fs=fs)
+    if plan.recipe_lock is not None and not opened.history.sessions:
+        replace_file(opened.folder / RECIPE_LOCK, document_bytes(plan.recipe_lock), fs=fs)
     lock.require_held()
     run_id = opened.history.run_id or uuid.uuid4().hex
     account = _account(beginning)

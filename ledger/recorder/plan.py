@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ledger.checkpoints import CompleteCheckpoint
 from ledger.records.documents import Environment, Recipe
 from ledger.records.fields import Json, Measurement, as_measurements
+from ledger.records.locks import RecipeLock
 from ledger.records.parts import (
     Cursor,
     DataIdentities,
@@ -91,6 +92,8 @@ class SessionPlan:
     start: Start = "fresh"
     parent: CompleteCheckpoint | None = None
     """The checkpoint that the live objects were restored from."""
+    recipe_lock: RecipeLock | None = None
+    """The lock that the run is started under; a later session finds it in the run."""
     amendment_reason: str = "changed in the configuration"
     argv: Sequence[str] = field(default_factory=lambda: list(sys.argv))
 

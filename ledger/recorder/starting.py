@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 from ledger.checkpoints import read_trainer_state
 from ledger.errors import RefusedError, UsageError, VerificationError
-from ledger.recipes import TARGET_FIELD, LeafDifference, recipe_differences
+from ledger.recipes import TARGET_FIELD, LeafDifference, lock_differences, recipe_differences
 from ledger.recorder.opening import OpenedRun, read_recipe
 from ledger.recorder.plan import LiveState, SessionPlan
 from ledger.records.documents import Recipe, TrainerState
 from ledger.records.fields import FIRST_DATA_CHAIN
+from ledger.records.layout import RECIPE_LOCK
+from ledger.records.locks import RecipeLock
 from ledger.records.parts import ZERO, Counters, Cursor, Parent, Position, RunFacts, StateDigests
 from ledger.records.sections import RecipeSections, parse_sections
+from ledger.storage.documents import document_sha256, read_document
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["Beginning", "prepare_beginning"]
@@ -58,6 +61,7 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
     _check_choice(opened, plan)
     _check_data(opened, plan, accumulation)
     amendments = _amendments(opened, plan, target, fs=fs)
+    _check_lock(opened, plan, amendments, fs=fs)
     restored = None if plan.parent is None else read_trainer_state(plan.parent, fs=fs)
     state = live.digests(plan.cursor)
     _check_restored(plan, restored, state)
@@ -184,6 +188,36 @@ def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSy
     return [difference for difference in differences if difference.leaf_class == "operational"]
 
 
+def _check_lock(
+    opened: OpenedRun, plan: SessionPlan, amendments: list[LeafDifference], *, fs: FileSystem
+) -> None:
+    """Insist that the plan is what the run's lock says, where it has one, and amends nothing."""
+    lock = plan.recipe_lock
+    if opened.history.facts is not None:
+        named = opened.history.facts.recipe_lock_sha256
+        if lock is not None and document_sha256(lock) != named:
+            raise RefusedError(
+                "the run was not started under this lock",
+                path=opened.folder,
+                advice="start a new run under it",
+            )
+        if named is not None:
+            lock = read_document(opened.folder / RECIPE_LOCK, RecipeLock, sha256=named, fs=fs)
+    if lock is None:
+        return
+    found = [str(difference) for difference in lock_differences(lock, plan.recipe)]
+    found += [str(difference) for difference in amendments if str(difference) not in found]
+    if plan.data != lock.data:
+        found.append(f"data: {lock.data} -> {plan.data}")
+    if found:
+        raise RefusedError(
+            f"{len(found)} setting(s) differ from the lock's (locked -> typed): {'; '.join(found)}",
+            path=opened.folder / RECIPE_LOCK,
+            expected="the recipe as it was frozen",
+            advice="set them back, or freeze the changed recipe into a new lock",
+        )
+
+
 def _check_restored(plan: SessionPlan, restored: TrainerState | None, state: StateDigests) -> None:
     if plan.parent is None or restored is None:
         _check_cursor_at_beginning(plan)
@@ -228,7 +262,7 @@ def _facts(plan: SessionPlan, target: int, accumulation: int) -> RunFacts:
         name=plan.name,
         purpose=plan.purpose,
         parent=None,
-        recipe_lock_sha256=None,
+        recipe_lock_sha256=None if plan.recipe_lock is None else document_sha256(plan.recipe_lock),
         model=plan.model,
         optimizer=list(plan.optimizer),
         target_step=target,

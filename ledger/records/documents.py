@@ -13,6 +13,7 @@ from pydantic import Field
 from ledger.records.base import Document, Record
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.records.fields import Count, Json, Measurement, Name, Positive, Sha256, Text, Time
+from ledger.records.locks import RecipeLock
 from ledger.records.parts import (
     Counters,
     Cursor,
@@ -269,6 +270,7 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         Seal,
         DatasetManifest,
         PreparationNotes,
+        RecipeLock,
         StageRecord,
         Waivers,
     )

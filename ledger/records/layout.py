@@ -17,6 +17,7 @@ __all__ = [
     "OWN_NAMES",
     "QUARANTINE",
     "RECIPES",
+    "RECIPE_LOCK",
     "RUN",
     "SEAL",
     "TRAINER_STATE",
@@ -34,6 +35,7 @@ CHECKPOINTS: Final = "checkpoints"
 EVALUATIONS: Final = "evaluations"
 QUARANTINE: Final = "quarantine"
 LOGS: Final = "logs"
+RECIPE_LOCK: Final = "recipe.lock.json"
 SEAL: Final = "seal.json"
 WAIVERS: Final = "waivers.json"
 MANIFEST: Final = "manifest.json"
@@ -44,7 +46,7 @@ OWN_FOLDERS: Final = frozenset(
 )
 """Folders that may lie in a run folder."""
 
-OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, "recipe.lock.json", "verdict.json", WAIVERS}
+OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, RECIPE_LOCK, "verdict.json", WAIVERS}
 """What may lie in a run folder."""
 
 _CHECKPOINT: Final = re.compile(r"step-([0-9]{8,16})-s([0-9]{2,9})\Z")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.audit.rules import RULES, UNCHECKED
+from ledger.audit.rules import RULES
 
 __all__ = ["rule_pages"]
 
@@ -43,6 +43,4 @@ def _index() -> str:
         parts.append(
             f"\n## {prefix}: {title}\n\n| rule | holds | else |\n|---|---|---|\n" + "\n".join(rows) + "\n"
         )
-    later = "\n".join(f"- {rule}: {title}" for rule, title in UNCHECKED.items())
-    parts.append(f"\n## Not checked by this version\n\nEvery verdict lists them as such.\n\n{later}\n")
     return "".join(parts)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from ledger.audit.rules import UNCHECKED
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.parts import Counters
 from ledger.report.lines import Line, blank, heading, number, seconds, table
@@ -132,15 +131,11 @@ def _uncertainty(verdict: Verdict) -> str:
 
 
 def _unchecked_lines(verdict: Verdict) -> Iterator[Line]:
-    later = {rule: why for rule, why in verdict.not_checked.items() if rule in UNCHECKED}
-    others = {rule: why for rule, why in verdict.not_checked.items() if rule not in UNCHECKED}
-    for name, reasons in (("not checked", others), ("not applicable", verdict.not_applicable)):
+    for name, reasons in (("not checked", verdict.not_checked), ("not applicable", verdict.not_applicable)):
         if reasons:
             yield blank()
             yield heading(name)
             yield from (Line(f"  {rules}: {reason}", "dim") for rules, reason in _by_reason(reasons))
-    if later:
-        yield Line(f"  not checked by this version: {', '.join(later)}", "dim")
 
 
 def _by_reason(reasons: dict[str, str]) -> Iterator[tuple[str, str]]:

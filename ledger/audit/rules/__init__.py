@@ -1,8 +1,6 @@
 """The one registry of rules: id, title, severities and the page that `ledger explain` prints.
 
-Pages stand apart from the checkers so that a reader of either sees one thing at a time. `RULES` holds every rule
-that is checked; `UNCHECKED` names those of the rule book that this version does not check, so that a verdict can
-say so.
+Pages stand apart from the checkers so that a reader of either sees one thing at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ledger.audit.rules.lg6_recipe import RECIPE_RULES
 from ledger.audit.rules.lg7_completion import COMPLETION_RULES
 from ledger.audit.rules.lg8_equivalence import EQUIVALENCE_RULES
 
-__all__ = ["RULES", "UNCHECKED", "Rule"]
+__all__ = ["RULES", "Rule"]
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule
@@ -34,8 +32,4 @@ RULES: Final[dict[str, Rule]] = {
         EQUIVALENCE_RULES,
     )
     for rule in group
-}
-
-UNCHECKED: Final[dict[str, str]] = {
-    "LG603": "the recipe lock",
 }

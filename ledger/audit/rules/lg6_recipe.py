@@ -30,6 +30,18 @@ RECIPE_RULES: Final = (
         advice="Compare the two recipes with `ledger diff`.",
     ),
     Rule(
+        id="LG603",
+        title="a locked run equals its lock",
+        severities=("error",),
+        meaning="Where the run was started under recipe.lock.json: the identity leaves, the checkpoint section, the "
+        "target and the data of every session are the lock's, nothing was amended, and the lock states a passed "
+        "verdict for every pilot. The logs of pilots that are at hand are compared with the lock; of others its word "
+        "is taken, and the verdict says so.",
+        causes="The recipe was changed after it was decided upon; the lock was edited; a pilot was run again in the "
+        "same folder.",
+        advice="Freeze the changed recipe into a new lock that names the old one and the reason, and start a new run.",
+    ),
+    Rule(
         id="LG604",
         title="the code is the same in all sessions",
         severities=("warning",),

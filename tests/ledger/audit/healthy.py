@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,25 @@ import pytest
 
 from ledger.audit import reconcile
 from ledger.maintain import seal_run, write_verdict
+from ledger.recipes import identity_leaves, identity_sha256
 from ledger.recorder import RunRecorder
-from ledger.records.parts import Cursor, Position
+from ledger.records.documents import Verdict
+from ledger.records.locks import LockedPilot, RecipeLock
+from ledger.records.parts import Cursor, DataIdentities, Position
+from ledger.storage.documents import document_sha256
 from tests.ledger.audit.reading import READING, DataSettings
-from tests.support.toy import Killed, ToyLoop, ToySettings, begin, environment, run_toy, train
+from tests.support.toy import (
+    DATA_SHA256,
+    TOKENS_PER_MICROBATCH,
+    Killed,
+    ToyLoop,
+    ToySettings,
+    begin,
+    environment,
+    mortal,
+    run_toy,
+    train,
+)
 
 NOTE = "a note before the end"
 
@@ -83,6 +99,54 @@ def scaling(run_dir: Path) -> None:
     )
     killed(run_dir, settings, at="microbatch", time=14)
     run_toy(run_dir, settings, start="auto", before=write_note)
+
+
+def locked(run_dir: Path) -> None:
+    """Started under a recipe lock, killed and resumed under it."""
+    settings = dataclasses.replace(SMALL, evidence=False)
+    pilot = run_dir.with_name("locked-pilot")
+    run_toy(pilot, settings)
+    lock = lock_of(settings, reconcile(pilot, rehash=True), pilot)
+    for start, before in (("fresh", kill_at("microbatch", time=9)), ("auto", write_note)):
+        loop = ToyLoop(settings)
+        recorder = RunRecorder(run_dir)
+        with suppress(Killed), mortal(recorder):
+            begin(recorder, loop, start=start, recipe_lock=lock)  # type: ignore[arg-type]
+            train(recorder, loop, before)
+
+
+def lock_of(settings: ToySettings, verdict: Verdict, pilot: Path) -> RecipeLock:
+    """Return a lock of a toy's recipe that rests on one pilot."""
+    recipe = settings.recipe()
+    assert verdict.run_id is not None
+    assert verdict.log_head is not None
+    return RecipeLock(
+        tool_version="0",
+        created="2026-01-01T00:00:00.000000Z",
+        identity=identity_leaves(recipe),
+        identity_sha256=identity_sha256(recipe),
+        checkpoint=recipe.config["checkpoint"],
+        target_step=settings.target_step,
+        tokens_per_update=TOKENS_PER_MICROBATCH * settings.accumulation,
+        planned_tokens=settings.target_step * TOKENS_PER_MICROBATCH * settings.accumulation,
+        data=DataIdentities(train=DATA_SHA256, validation=DATA_SHA256),
+        code={"commit": None},
+        packages={"toy": "1"},
+        unpinned=[],
+        pilots=[
+            LockedPilot(
+                stage="stability",
+                path=str(pilot),
+                run_id=verdict.run_id,
+                identity_sha256=identity_sha256(recipe),
+                log_head=verdict.log_head,
+                verdict=verdict.verdict,
+                verdict_sha256=document_sha256(verdict),
+            )
+        ],
+        budget={},
+        replaces=None,
+    )
 
 
 def sparse(run_dir: Path) -> None:
@@ -180,6 +244,7 @@ HEALTHY = {
         resumed,
         skipping,
         scaling,
+        locked,
         sparse,
         weightless,
         closing,

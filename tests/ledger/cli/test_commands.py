@@ -173,7 +173,6 @@ def test_explain_prints_a_page_and_lists_all(capsys: pytest.CaptureFixture[str])
     ("arguments", "says"),
     [
         (["explain", "LG99"], "did you mean"),
-        (["explain", "LG705"], "does not check it"),
         (["schema", "event.trian"], "did you mean event.train"),
         (["schema", "nothing at all"], "lists them"),
         (["summarise", "x"], "did you mean summarize"),
