@@ -120,7 +120,7 @@ def _wsd_share(schedule: WsdSchedule, *, position: int, tokens_per_update: int) 
     """Return the share of the base rate at `position` tokens, none of them in the warm-up."""
     horizon, warmup = schedule.horizon_tokens, schedule.warmup_steps * tokens_per_update
     decay_start = max(float(warmup), (1.0 - schedule.decay_fraction) * horizon)
-    if schedule.decay_fraction == 0.0 or decay_start >= horizon or position <= decay_start:
+    if decay_start >= horizon or position <= decay_start:
         return 1.0
     return max(0.0, (horizon - position) / (horizon - decay_start))
 
