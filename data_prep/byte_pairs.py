@@ -52,6 +52,8 @@ class BytePairs:
     ranks: dict[bytes, int]
     products: dict[str, int]
     """The products of merges in the model's alphabet."""
+    ignores_merges: bool = False
+    """Whether the tokenizer takes a piece that is an entry whole, without merging."""
 
 
 def read_byte_pairs(data: bytes) -> BytePairs:
@@ -60,7 +62,10 @@ def read_byte_pairs(data: bytes) -> BytePairs:
     Raises:
         NotBytePairsError: it is something else.
     """
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NotBytePairsError("its file is read by its own library alone") from error
     _require(value.get("normalizer") is None, "it normalises text")
     loose = [token["content"] for token in value.get("added_tokens") or () if not token.get("special")]
     _require(not loose, f"{loose[:1]} is an added token that text is searched for")
@@ -75,9 +80,10 @@ def read_byte_pairs(data: bytes) -> BytePairs:
     alphabet = _alphabet()
     ranks = {bytes([byte]): model["vocab"].get(character) for character, byte in alphabet.items()}
     _require(None not in ranks.values(), "some byte is no entry")
-    ranks |= {bytes(map(alphabet.__getitem__, text)): rank for text, rank in products.items()}
+    table = {ord(character): byte for character, byte in alphabet.items()}
+    ranks |= {text.translate(table).encode("latin-1"): rank for text, rank in products.items()}
     _require(len(set(ranks.values())) == 256 + len(products), "two entries share an id")
-    return BytePairs(pattern, ranks, products)
+    return BytePairs(pattern, ranks, products, bool(model.get("ignore_merges")))
 
 
 def _products(model: dict[str, Any]) -> dict[str, int]:

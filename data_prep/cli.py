@@ -22,7 +22,7 @@ from data_prep.config import PreparationConfig
 from data_prep.manifest import ALGORITHM
 from data_prep.pipeline import PreparedDataset, prepare
 from data_prep.progress import Progress, Quiet
-from data_prep.sources import open_source
+from data_prep.sources.opening import open_source
 from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, leaf_classes, load_config
 

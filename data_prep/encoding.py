@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.sources.document import Document
 from ledger.errors import InvalidDocumentError
-from ledger.records.dataset import TokenDtype
+
+if TYPE_CHECKING:  # what a worker process loads stays small
+    from ledger.records.dataset import TokenDtype
 
 __all__ = ["BackEnd", "BackEndName", "EncodedBatch", "Encoder", "EncodingRules", "nothing_encoded"]
 

@@ -1,40 +1,22 @@
-"""The fast back end: `tiktoken`, built from the same `tokenizer.json`; no other module loads it.
+"""The fast back end: `tiktoken` with the entries of a byte-level BPE; no other module loads it.
 
-It is chosen only where its ids are provably the same (`byte_pairs` says when), and the proof's remaining parts and a
-canary of texts are checked on this installation at every preparation. Everything else runs on `tokenizers`.
+`equality` says for which tokenizers it makes the ids that `tokenizers` makes; everything else runs on `library`.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.byte_pairs import BytePairs, NotBytePairsError, read_byte_pairs
-from data_prep.tokenizer import CANARY, Tokenizer
-from ledger.errors import ConfigError
+from data_prep.byte_pairs import BytePairs
 
-__all__ = ["FastBackEnd", "find_fast_pairs", "require_fast_pairs"]
+__all__ = ["FastBackEnd"]
 
 _UNUSED: Final = "<|unused|>"
-
-_LEADS: Final = ("a", "1", ".", " ", "\n", "'")
-"""A letter, a number, neither, and spaces: which of them a character joins shows its class."""
-
-_PROBED: Final = (
-    "".join(map(chr, (*range(1, 33), 0x7F, 0x85, 0xA0, 0xAA, 0xB2, 0xBC, 0x17F, 0x1680, 0x180E)))
-    + "".join(map(chr, (*range(0x2000, 0x2010), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x212A, 0x2160)))
-    + "".join(map(chr, (0x3000, 0x3007, 0xFEFF, 0xFF11, 0xFB06, 0x0345, 0x0301, 0x1F600, 0x10FFFF)))
-    # One of the characters that each version of Unicode since 9 brought: letters, and numbers where there are some.
-    + "".join(map(chr, (0x1E900, 0x11450, 0x0860, 0x11D50, 0x10D00, 0x1E950, 0x1E100, 0x1E140, 0x10E80)))
-    + "".join(map(chr, (0x11950, 0x10570, 0x1E290, 0x11F04, 0x11F50, 0x2EBF0, 0x10D4A, 0x10D40, 0x10940)))
-    + "".join(map(chr, (0x0870, 0xA7C0, 0xA7CB, 0xA7CE, 0x1C89, 0x323B0, 0x11DB0, 0x11DE0, 0x33479)))
-)
 
 
 class FastBackEnd:
@@ -48,63 +30,11 @@ class FastBackEnd:
             "dataset", pat_str=pairs.pattern, mergeable_ranks=pairs.ranks, special_tokens=special
         )
 
+    @staticmethod
+    def is_installed() -> bool:
+        """Tell whether the library is there."""
+        return importlib.util.find_spec("tiktoken") is not None
+
     def encode(self, texts: Sequence[str]) -> list[NDArray[Any]]:
         """Return the ids of every text; no special token is allowed, so all of it is text."""
         return [self._encoding.encode_to_numpy(text, disallowed_special=()) for text in texts]
-
-
-def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> BytePairs | str:
-    """Return the byte pairs of a tokenizer if tiktoken makes the same ids with them, else the reason why not.
-
-    Args:
-        tokenizer: what has to be equalled.
-        texts: more texts to compare, the first of a source for example.
-    """
-    if importlib.util.find_spec("tiktoken") is None:
-        return "tiktoken is not installed"
-    try:
-        pairs = read_byte_pairs(tokenizer.data)
-    except NotBytePairsError as error:
-        return str(error)
-    if tokenizer.eos_id in pairs.ranks.values():
-        return "end-of-text is an entry that text can make"
-    if tokenizer.model_tokens(pairs.products) != [[rank] for rank in pairs.products.values()]:
-        return "the bytes of an entry are not merged into it"
-    if not _splits_alike(tokenizer, pattern=pairs.pattern):
-        return "the two libraries tell classes of characters apart differently"
-    compared = [*CANARY, *texts]
-    if not _same_ids(tokenizer.backend.encode(compared), FastBackEnd(pairs).encode(compared)):
-        return "the two libraries make different ids of the canary"
-    return pairs
-
-
-def require_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> BytePairs:
-    """Return the byte pairs that `find_fast_pairs` finds.
-
-    Raises:
-        ConfigError: there are none; the message says why.
-    """
-    found = find_fast_pairs(tokenizer, texts=texts)
-    if isinstance(found, str):
-        problem = f"tiktoken cannot stand in for this tokenizer: {found}"
-        raise ConfigError(problem, place="backend", advice="set backend=auto")
-    return found
-
-
-def _splits_alike(tokenizer: Tokenizer, *, pattern: str) -> bool:
-    """Compare where both libraries split pairs of characters; entries of two bytes make tiktoken's splits visible."""
-    leads = {character.encode()[0] for character in _PROBED}
-    ranks = {bytes([byte]): byte for byte in range(256)}
-    for first, lead in product(_LEADS, sorted(leads)):
-        ranks.setdefault(first.encode() + bytes([lead]), 256 + len(ranks))
-    probe = FastBackEnd(BytePairs(pattern, ranks, {}))
-    for first, second in product(_LEADS, _PROBED):
-        text = first + second
-        (ids,) = probe.encode([text])
-        if (int(ids[0]) > 255) != (tokenizer.pieces(text) == 1):
-            return False
-    return True
-
-
-def _same_ids(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    return len(left) == len(right) and all(map(np.array_equal, left, right))

@@ -11,7 +11,8 @@ from data_prep.existing import MAX_TOKENIZER_BYTES, listed
 from data_prep.hub import fetch, pin
 from data_prep.manifest import GivenFile, Plan, build_plan
 from data_prep.progress import Progress
-from data_prep.sources import Source, open_source
+from data_prep.sources.document import Source
+from data_prep.sources.opening import open_source
 from data_prep.split import Splitter
 from ledger.dataset.manifest import TOKENIZER_NAME
 from ledger.errors import RefusedError

@@ -26,7 +26,7 @@ from ledger.storage.digests import hash_file
 from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import OS, FileSystem
 
-__all__ = ["JOURNAL_NAME", "Journal", "JournalHead", "ShardLine", "read_head", "resume_journal"]
+__all__ = ["JOURNAL_NAME", "Journal", "JournalHead", "ShardLine", "has_shards", "read_head", "resume_journal"]
 
 JOURNAL_NAME: Final = "journal.jsonl"
 _MAX_BYTES: Final = 2**28
@@ -122,6 +122,14 @@ def read_head(directory: Path, *, fs: FileSystem = OS) -> JournalHead | None:
         return JournalHead.model_validate_json(first)
     except ValidationError:
         return None
+
+
+def has_shards(directory: Path, *, fs: FileSystem = OS) -> bool:
+    """Tell whether the journal of a folder names a complete shard; false where there is none that can be read."""
+    try:
+        return read_head(directory, fs=fs) is not None and any(_parsed(_texts(directory, fs=fs)[1]))
+    except LedgerError:
+        return False
 
 
 def _texts(directory: Path, *, fs: FileSystem) -> tuple[bytes, list[bytes]]:

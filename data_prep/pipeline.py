@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal
 
 from data_prep.config import PreparationConfig
+from data_prep.engines.base import WorkerDiedError
 from data_prep.existing import is_occupied, verify_existing
 from data_prep.job import open_job, require_unchanged
-from data_prep.journal import JOURNAL_NAME
+from data_prep.journal import JOURNAL_NAME, has_shards
 from data_prep.progress import Progress, Quiet
 from data_prep.run import run_plan
-from data_prep.workspace import open_workspace
+from data_prep.workspace import Workspace, open_workspace
 from ledger.dataset.blocks import block_digests
 from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME, TOKENIZER_NAME, listed_files
-from ledger.errors import UsageError
+from ledger.errors import StorageError, UsageError
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.storage.atomic import create_file
 from ledger.storage.clock import Clock, SystemClock
@@ -33,6 +36,9 @@ from ledger.storage.documents import document_bytes, document_sha256, write_docu
 from ledger.storage.filesystem import OS, FileSystem
 
 __all__ = ["PreparedDataset", "prepare"]
+
+_RESUMABLE: Final = (KeyboardInterrupt, SystemExit, MemoryError, StorageError, WorkerDiedError)
+"""What may end a preparation without making its complete shards useless."""
 
 _PACKAGES: Final = ("huggingface_hub", "numpy", "pilot-ledger", "pyarrow", "ray", "tiktoken", "tokenizers")
 
@@ -77,8 +83,8 @@ def prepare(
         verified = verify_existing(target, plan=job.plan, progress=job.progress)
         return PreparedDataset(target, verified.manifest, verified.metadata_sha256, "reused")
     started, begin = clock.now(), clock.monotonic()
-    with open_workspace(target, fs=fs) as workspace:
-        outcome = run_plan(workspace, job=job)
+    with open_workspace(target, fs=fs) as workspace, _keeping_shards(workspace, fs=fs):
+        outcome = run_plan(workspace.directory, job=job)
         require_unchanged(job)
         notes = PreparationNotes(
             metadata_sha256=document_sha256(outcome.manifest),
@@ -99,6 +105,16 @@ def prepare(
         fs.unlink(workspace.directory / JOURNAL_NAME)
         workspace.publish()
     return PreparedDataset(target, outcome.manifest, notes.metadata_sha256, "prepared")
+
+
+@contextmanager
+def _keeping_shards(workspace: Workspace, *, fs: FileSystem) -> Iterator[None]:
+    """Keep complete shards, this preparation's or those it took over, for the next one after an interruption."""
+    try:
+        yield
+    except _RESUMABLE:
+        workspace.is_worth_keeping = has_shards(workspace.directory, fs=fs)
+        raise
 
 
 def _blocks(directory: Path, *, manifest: DatasetManifest) -> dict[str, list[str]]:

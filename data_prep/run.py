@@ -9,8 +9,9 @@ from typing import Final
 
 from data_prep.config import TrainedTokenizer
 from data_prep.encoding import BackEndName
-from data_prep.engines import EncoderSpec, WorkerDiedError, open_engine
-from data_prep.fast import find_fast_pairs, require_fast_pairs
+from data_prep.engines.base import EncoderSpec, Engine
+from data_prep.engines.opening import open_engine
+from data_prep.equality import find_fast_pairs, require_fast_pairs
 from data_prep.job import Job
 from data_prep.journal import Journal, JournalHead, ShardLine, read_head, resume_journal
 from data_prep.manifest import build_manifest
@@ -19,9 +20,8 @@ from data_prep.sink import LeftOut, Sink, SinkRules
 from data_prep.split import SplitName
 from data_prep.stream import Conveyor, fill, training_texts
 from data_prep.tokenizer import Tokenizer, train_byte_level_bpe
-from data_prep.workspace import Workspace
 from ledger.dataset.manifest import TOKENIZER_NAME
-from ledger.errors import EvidenceMissingError, StorageError
+from ledger.errors import EvidenceMissingError
 from ledger.records.dataset import DatasetManifest, ShardEntry, SplitInventory
 from ledger.storage.atomic import create_file
 from ledger.storage.canonical import sha256_hex
@@ -29,9 +29,6 @@ from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["Outcome", "run_plan"]
-
-_RESUMABLE: Final = (KeyboardInterrupt, SystemExit, MemoryError, StorageError, WorkerDiedError)
-"""What may end a preparation without making its complete shards useless."""
 
 _COMPARED_DOCUMENTS: Final = 16
 _COMPARED_BYTES: Final = 2**14
@@ -49,9 +46,13 @@ class Outcome:
     resumed_shards: int
 
 
-def run_plan(workspace: Workspace, *, job: Job) -> Outcome:
+def run_plan(directory: Path, *, job: Job) -> Outcome:
     """Tokenize everything, from where an interrupted preparation of the same plan stopped."""
-    directory = workspace.directory
+    with open_engine(job.config) as engine:
+        return _run(directory, job=job, engine=engine)
+
+
+def _run(directory: Path, *, job: Job, engine: Engine) -> Outcome:
     tokenizer = _make_tokenizer(directory, job=job)
     head = JournalHead(
         plan_sha256=job.plan.sha256,
@@ -61,12 +62,9 @@ def run_plan(workspace: Workspace, *, job: Job) -> Outcome:
     job.progress.stage("verify what an interrupted preparation left")
     journal = resume_journal(directory, head=head, keep=frozenset({TOKENIZER_NAME}), fs=job.fs)
     resumed = journal.shards
-    try:
-        spec, reason = _choose_backend(tokenizer, job=job)
-        manifest = _tokenize(directory, job=job, tokenizer=tokenizer, journal=journal, spec=spec)
-    except _RESUMABLE:
-        workspace.is_worth_keeping = journal.shards > 0
-        raise
+    spec, reason = _choose_backend(tokenizer, job=job)
+    engine.load(spec)
+    manifest = _tokenize(directory, job=job, tokenizer=tokenizer, journal=journal, engine=engine)
     return Outcome(manifest, spec.backend, reason, resumed)
 
 
@@ -118,22 +116,21 @@ def _choose_backend(tokenizer: Tokenizer, *, job: Job) -> tuple[EncoderSpec, str
 
 
 def _tokenize(
-    directory: Path, *, job: Job, tokenizer: Tokenizer, journal: Journal, spec: EncoderSpec
+    directory: Path, *, job: Job, tokenizer: Tokenizer, journal: Journal, engine: Engine
 ) -> DatasetManifest:
     plan = job.plan.preparation
     job.progress.stage("tokenize", total=plan.train_tokens, unit="tokens")
     train = _open_sink(directory, "train", job=job, tokenizer=tokenizer, journal=journal)
     validation = _open_sink(directory, "validation", job=job, tokenizer=tokenizer, journal=journal)
-    with open_engine(job.config, spec=spec) as engine:
-        fill(
-            job.source.documents(),
-            splitter=job.splitter,
-            shuffle=plan.shuffle,
-            train=train,
-            validation=validation,
-            conveyor=Conveyor(engine),
-            held_out=None if job.held_out is None else job.held_out.documents(),
-        )
+    fill(
+        job.source.documents(),
+        splitter=job.splitter,
+        shuffle=plan.shuffle,
+        train=train,
+        validation=validation,
+        conveyor=Conveyor(engine),
+        held_out=None if job.held_out is None else job.held_out.documents(),
+    )
     splits = {"train": _finish(train, name="train", job=job)}
     if job.held_out is not None or plan.split.validation_fraction > 0:
         splits["validation"] = _finish(validation, name="validation", job=job)

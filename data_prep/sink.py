@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from data_prep.encoding import EncodedBatch
 from data_prep.shards import SplitWriter
-from data_prep.sources import Document
+from data_prep.sources.document import Document
 from ledger.errors import InvalidDocumentError
 from ledger.records.dataset import LengthRule
 

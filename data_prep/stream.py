@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Final
 
 from data_prep.encoding import nothing_encoded
-from data_prep.engines import Engine, Pending
+from data_prep.engines.base import Engine, Pending
 from data_prep.shuffle import shuffled
 from data_prep.sink import Batch, Sink
-from data_prep.sources import Document
+from data_prep.sources.document import Document
 from data_prep.split import Splitter
 from ledger.errors import InvalidDocumentError, LedgerError
 from ledger.records.dataset import ShuffleRule

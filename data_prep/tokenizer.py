@@ -1,22 +1,18 @@
-"""Turns text into ids with the `tokenizers` library; no other module loads it.
-
-A byte-level BPE can be trained here; any `tokenizer.json` can be used. Text is text: a special token's name inside a
-document is encoded as its characters, and nothing is cut, padded or added but the end-of-text id behind each document.
-"""
+"""A `tokenizer.json`: what is known about it, and how one is made. A byte-level BPE can be trained; any can be used."""
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from data_prep.encoding import BackEndName, EncodingRules
-from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
+from data_prep.library import LibraryBackEnd, require_library
+from ledger.errors import ConfigError
 from ledger.records.dataset import TokenDtype, token_dtype
 from ledger.storage.canonical import digest_of, sha256_hex
 
-__all__ = ["CANARY", "LIBRARY", "LibraryBackEnd", "Tokenizer", "train_byte_level_bpe"]
+__all__ = ["CANARY", "LIBRARY", "Tokenizer", "train_byte_level_bpe"]
 
 LIBRARY: Final[BackEndName] = "tokenizers"
 
@@ -33,24 +29,6 @@ CANARY: Final = (
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 )
 """Texts whose ids show that two builds of a tokenizer agree; changing them changes every canary digest."""
-
-
-class LibraryBackEnd:
-    """The library with a `tokenizer.json` loaded."""
-
-    def __init__(self, data: bytes, *, path: str) -> None:
-        """Load a tokenizer from the bytes of its file.
-
-        Raises:
-            InvalidDocumentError: they are not a tokenizer.
-            EvidenceMissingError: the library is not installed.
-        """
-        self.library = _load(data, path=path)
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of every text."""
-        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
 
 
 class Tokenizer:
@@ -84,14 +62,20 @@ class Tokenizer:
         """Digest of the ids of fixed texts: another one means that the library makes other ids."""
         return digest_of([list(ids) for ids in self.backend.encode(CANARY)])
 
-    def model_tokens(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return what merging alone makes of texts that are one piece each, in the model's own alphabet."""
-        value = json.loads(self.data)
+    def merges_whole(self, products: Mapping[str, int], *, ignored: bool) -> bool:
+        """Tell whether merging alone makes of each text, in the model's own alphabet, the one id that is given.
+
+        Args:
+            products: texts that are one piece each, with their ids.
+            ignored: whether the tokenizer ignores merges where a piece is an entry; here it may not.
+        """
         model = self.backend.library.model
-        if value["model"].get("ignore_merges"):
+        if ignored:
+            value = json.loads(self.data)
             value["model"]["ignore_merges"] = False
-            model = _load(json.dumps(value).encode(), path=self.path).model
-        return [[token.id for token in model.tokenize(text)] for text in texts]
+            model = LibraryBackEnd(json.dumps(value).encode(), path=self.path).library.model
+        tokenize = model.tokenize
+        return all([token.id for token in tokenize(text)] == [rank] for text, rank in products.items())
 
     def pieces(self, text: str) -> int:
         """Return how many pieces a text is split into before the model sees it."""
@@ -113,7 +97,7 @@ def train_byte_level_bpe(texts: Iterable[str], *, vocabulary: int, eos_token: st
     Raises:
         EvidenceMissingError: the library is not installed.
     """
-    library = _require_library()
+    library = require_library()
     tokenizer = library.Tokenizer(library.models.BPE())
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = library.decoders.ByteLevel()
@@ -125,26 +109,3 @@ def train_byte_level_bpe(texts: Iterable[str], *, vocabulary: int, eos_token: st
     )
     tokenizer.train_from_iterator(texts, trainer=trainer)
     return str(tokenizer.to_str(pretty=False)).encode()
-
-
-def _load(data: bytes, *, path: str) -> Any:
-    library = _require_library()
-    try:
-        json.loads(data)
-        tokenizer = library.Tokenizer.from_buffer(data)
-    except Exception as error:  # the library raises this very class for whatever it cannot read
-        problem = f"this is not a tokenizer: {error}"
-        raise InvalidDocumentError(problem, path=path, expected="a tokenizer.json") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _require_library() -> Any:
-    """Load the optional library; this is the one place that does."""
-    try:
-        return importlib.import_module("tokenizers")
-    except ModuleNotFoundError as error:
-        problem = "preparing a dataset takes the library `tokenizers`, which is not installed"
-        raise EvidenceMissingError(problem, advice="pip install 'pilot-ledger[data]'") from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from data_prep.byte_pairs import BytePairs
 from data_prep.encoding import BackEndName, EncodedBatch, Encoder, EncodingRules
 from data_prep.fast import FastBackEnd
+from data_prep.library import LibraryBackEnd
 from data_prep.sources.document import Document
-from data_prep.tokenizer import LibraryBackEnd
 from ledger.errors import LedgerError
 
 __all__ = ["BATCHES_PER_WORKER", "EncoderSpec", "Engine", "Pending", "WorkerDiedError"]
@@ -43,7 +43,9 @@ class EncoderSpec:
 
     def without_unused(self) -> EncoderSpec:
         """Return the spec without what its back end does not need: it is sent to every worker."""
-        return self if self.pairs is None else EncoderSpec(b"", self.pairs, self.rules)
+        if self.pairs is None:
+            return self
+        return EncoderSpec(b"", replace(self.pairs, products={}), self.rules)
 
     def build(self) -> Encoder:
         """Load the back end."""
@@ -58,6 +60,9 @@ class Engine(Protocol):
     name: str
     in_flight: int
     """Batches that may be submitted before the first one is asked for."""
+
+    def load(self, spec: EncoderSpec) -> None:
+        """Say what is to be loaded: once, before the first batch."""
 
     def submit(self, documents: Sequence[Document]) -> Pending:
         """Begin a batch."""

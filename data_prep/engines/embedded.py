@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.queues import Queue
 
 from data_prep.encoding import EncodedBatch, Encoder
 from data_prep.engines.base import BATCHES_PER_WORKER, EncoderSpec, Pending, WorkerDiedError
@@ -23,7 +24,11 @@ class SerialEngine:
     name = "embedded"
     in_flight = 1
 
-    def __init__(self, spec: EncoderSpec) -> None:
+    def __init__(self) -> None:
+        self._encoder: Encoder
+
+    def load(self, spec: EncoderSpec) -> None:
+        """Load the back end."""
         self._encoder = spec.build()
 
     def submit(self, documents: Sequence[Document]) -> Pending:
@@ -39,14 +44,32 @@ class ProcessEngine:
 
     name = "embedded"
 
-    def __init__(self, spec: EncoderSpec, *, workers: int) -> None:
+    def __init__(self, *, workers: int) -> None:
+        """Start the processes; each waits for its copy of the spec."""
         self.in_flight = BATCHES_PER_WORKER * workers
+        self._workers = workers
+        context = multiprocessing.get_context("spawn")
+        self._specs: Queue[EncoderSpec | None] = context.Queue()
         self._pool = ProcessPoolExecutor(
-            workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(spec.without_unused(),),
+            workers, mp_context=context, initializer=_start_worker, initargs=(self._specs,)
         )
+        try:
+            for _ in range(workers):  # a pool starts one process for each of its first jobs
+                self._pool.submit(_do_nothing)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, BrokenProcessPool):
+                raise _died() from error
+            if isinstance(error, OSError):
+                problem = f"worker processes could not be started: {error.strerror}"
+                raise WorkerDiedError(
+                    problem, advice="ask for fewer workers, or raise `ulimit -u`"
+                ) from error
+            raise
+
+    def load(self, spec: EncoderSpec) -> None:
+        """Hand every worker what it waits for."""
+        self._tell_all(spec.without_unused())
 
     def submit(self, documents: Sequence[Document]) -> Pending:
         """Hand a batch to a worker."""
@@ -57,8 +80,14 @@ class ProcessEngine:
         return lambda: _result(future)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, those that still wait for a spec too."""
+        self._tell_all(None)
+        self._specs.cancel_join_thread()
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _tell_all(self, spec: EncoderSpec | None) -> None:
+        for _ in range(self._workers):
+            self._specs.put(spec)
 
 
 def _result(future: Future[EncodedBatch]) -> EncodedBatch:
@@ -80,12 +109,14 @@ class _Worker:
     encoder: Encoder
 
 
-def _start_worker(spec: EncoderSpec) -> None:
+def _start_worker(specs: Queue[EncoderSpec | None]) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _Worker.encoder = spec.build()
+    spec = specs.get()
+    if spec is not None:  # null: nothing will be asked for
+        _Worker.encoder = spec.build()
 
 
 def _end_with_parent() -> None:
@@ -94,6 +125,10 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _do_nothing() -> None:
+    """Be a job."""
 
 
 def _encode(documents: Sequence[Document]) -> EncodedBatch:

@@ -24,17 +24,23 @@ class RayEngine:
 
     name = "ray"
 
-    def __init__(self, spec: EncoderSpec, *, workers: int) -> None:
+    def __init__(self, *, workers: int) -> None:
+        """Join the cluster, or start one."""
         self.in_flight = BATCHES_PER_WORKER * workers
         self._library = _require_library()
         self._is_ours = not self._library.is_initialized()
         if self._is_ours:
             local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers}
             self._library.init(include_dashboard=False, log_to_driver=False, logging_level="error", **local)
+        self._workers = workers
+        self._actors: list[Any] = []
+        self._next = 0
+
+    def load(self, spec: EncoderSpec) -> None:
+        """Start the actors."""
         shared = self._library.put(spec.without_unused())
         actor = self._library.remote(_Worker)
-        self._actors = [actor.remote(shared) for _ in range(workers)]
-        self._next = 0
+        self._actors = [actor.remote(shared) for _ in range(self._workers)]
 
     def submit(self, documents: Sequence[Document]) -> Pending:
         """Hand a batch to the next actor."""

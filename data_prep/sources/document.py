@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ledger.errors import InvalidDocumentError
-from ledger.records.dataset import DatasetSource
+
+if TYPE_CHECKING:  # what a worker process loads stays small
+    from ledger.records.dataset import DatasetSource
 
 __all__ = ["Document", "Source", "document_from", "document_from_bytes"]
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from data_prep.config import GivenTokenizer
 from data_prep.encoding import EncodedBatch
-from data_prep.engines import EncoderSpec, WorkerDiedError, open_engine
+from data_prep.engines.base import EncoderSpec, WorkerDiedError
+from data_prep.engines.opening import open_engine
 from data_prep.pipeline import prepare
 from data_prep.progress import Quiet
 from data_prep.shards import SplitWriter
@@ -114,6 +115,9 @@ class Counting:
     def __init__(self, in_flight: int) -> None:
         self.in_flight = in_flight
         self.most = self.now = 0
+
+    def load(self, spec) -> None:
+        """Nothing is needed."""
 
     def submit(self, documents):
         self.now += 1
@@ -238,13 +242,28 @@ def test_ray_makes_the_same_bytes(source, tmp_path):
     assert notes(tmp_path / "ray")["engine"] == "ray"
 
 
+def test_a_preparation_that_fails_before_anything_is_loaded_ends_its_workers(source, tmp_path):
+    config = configure(source, workers=2, tokenizer__eos_token="a", tokenizer__vocabulary=257)
+    given = GivenTokenizer(kind="file", path=str(source))
+    with pytest.raises(InvalidDocumentError, match="not a tokenizer"):
+        prepare(config.model_copy(update={"tokenizer": given}), output=tmp_path / "data")
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_loads_little_more_than_its_back_end():
+    command = [sys.executable, "-P", "-c", "import sys, data_prep.engines.embedded; print(*sys.modules)"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"pydantic", "typer", "rich", "pyarrow", "ruamel.yaml"} & set(found.stdout.split())
+
+
 def test_a_preparation_that_fails_ends_its_workers(source):
     config = configure(source, workers=2)
     data = train_byte_level_bpe(texts(5), vocabulary=260, eos_token=EOS)
     spec = EncoderSpec(data, None, Tokenizer(data, eos_token=EOS, path="tokenizer.json").rules)
 
     def fail() -> None:
-        with open_engine(config, spec=spec) as engine:
+        with open_engine(config) as engine:
+            engine.load(spec)
             assert engine.submit([Document(b"abc", "a", "line 1")])().lengths[0] > 1
             raise ZeroDivisionError
 

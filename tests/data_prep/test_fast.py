@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.byte_pairs import NotBytePairsError, read_byte_pairs
-from data_prep.fast import FastBackEnd, find_fast_pairs, require_fast_pairs
+from data_prep.equality import find_fast_pairs, require_fast_pairs
+from data_prep.fast import FastBackEnd
 from data_prep.tokenizer import Tokenizer, train_byte_level_bpe
 from ledger.errors import ConfigError
 from tests.data_prep.corpus import EOS, texts
@@ -150,7 +151,7 @@ def test_an_entry_that_its_own_bytes_do_not_reach_is_found():
 
 def test_a_canary_that_differs_is_found(monkeypatch):
     monkeypatch.setattr(FastBackEnd, "encode", lambda _self, given: [np.array([1])] * len(given))
-    monkeypatch.setattr("data_prep.fast._splits_alike", lambda *_, **__: True)
+    monkeypatch.setattr("data_prep.equality._splits_alike", lambda *_, **__: True)
     assert "canary" in str(find_fast_pairs(LOADED["GPT-2's pattern"]))
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from data_prep.journal import JOURNAL_NAME
 from data_prep.pipeline import prepare
+from data_prep.progress import Quiet
 from data_prep.workspace import open_workspace
 from ledger.errors import LockedError, RefusedError, StorageError
 from ledger.storage.filesystem import FileSystem
@@ -208,6 +209,25 @@ def test_a_torn_journal_counts_up_to_the_tear(small, tmp_path):
     journal.write_bytes(journal.read_bytes()[:-40])
     prepare(config, output=tmp_path / "data")
     assert resumed_shards(tmp_path / "data") == before - 1
+    assert files(tmp_path / "data") == control
+
+
+@pytest.mark.parametrize("stage", ["verify what", "compare the", "tokenize", "check that"])
+def test_an_interruption_at_any_stage_keeps_complete_shards(stage, small, tmp_path):
+    config, control = small
+    kill(config, tmp_path / "data", shards=6)
+    before = journaled(tmp_path)
+
+    class Interrupting(Quiet):
+        def stage(self, name: str, **_: object) -> None:
+            if name.startswith(stage):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, output=tmp_path / "data", progress=Interrupting())
+    assert journaled(tmp_path) >= before
+    prepare(config, output=tmp_path / "data")
+    assert resumed_shards(tmp_path / "data") >= before
     assert files(tmp_path / "data") == control
 
 

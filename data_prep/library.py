@@ -1,0 +1,54 @@
+"""The back end that reads any `tokenizer.json`: the library `tokenizers`; no other module loads it.
+
+Text is text: a special token's name in it is encoded as its characters, and nothing is cut, padded or added.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from ledger.errors import EvidenceMissingError, InvalidDocumentError
+
+__all__ = ["LibraryBackEnd", "require_library"]
+
+
+class LibraryBackEnd:
+    """The library with a `tokenizer.json` loaded."""
+
+    def __init__(self, data: bytes, *, path: str) -> None:
+        """Load a tokenizer from the bytes of its file.
+
+        Raises:
+            InvalidDocumentError: they are not a tokenizer.
+            EvidenceMissingError: the library is not installed.
+        """
+        self.library = _load(data, path=path)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of every text."""
+        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+
+def require_library() -> Any:
+    """Load the optional library; this is the one place that does."""
+    try:
+        return importlib.import_module("tokenizers")
+    except ModuleNotFoundError as error:
+        problem = "preparing a dataset takes the library `tokenizers`, which is not installed"
+        raise EvidenceMissingError(problem, advice="pip install 'pilot-ledger[data]'") from error
+
+
+def _load(data: bytes, *, path: str) -> Any:
+    library = require_library()
+    try:
+        tokenizer = library.Tokenizer.from_buffer(data)
+    except Exception as error:  # the library raises this very class for whatever it cannot read
+        problem = f"this is not a tokenizer: {error}"
+        raise InvalidDocumentError(problem, path=path, expected="a tokenizer.json") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
