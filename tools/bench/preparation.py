@@ -1,4 +1,4 @@
-"""Preparing the kernel's documentation with GPT-2 ids against bare tiktoken, and datatrove where it is installed.
+"""Preparing the kernel's documentation with GPT-2 ids against bare tiktoken (`against_datatrove` has the peer).
 
 Two ways of counting: the whole preparation, everything that happens once included (starting workers, loading and
 proving the tokenizer, hashing the input twice), and the same text ten times, where that counts for a tenth.
@@ -6,7 +6,7 @@ proving the tokenizer, hashing the input twice), and the same text ten times, wh
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import shutil
 import sys
@@ -26,11 +26,11 @@ from ledger.config import load_config
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CORPUS, TOKENIZER = SHARED / "linux-doc.parquet", SHARED / "gpt2-tokenizer.json"
-WORKERS = 2
+WORKERS = int(os.environ.get("WORKERS", "2"))
 
 
 def configure(files: list[Path]) -> PreparationConfig:
-    """Return the preparation that is measured: shuffled, split, two workers."""
+    """Return the preparation that is measured: shuffled and split."""
     settings = [
         "source.kind=parquet",
         f"source.files=[{', '.join(map(str, files))}]",
@@ -51,27 +51,6 @@ def bare_tiktoken() -> Any:
     )
 
 
-def datatrove_run(folder: Path, files: list[Path]) -> None:
-    """Tokenize with datatrove: one task a worker."""
-    executor = importlib.import_module("datatrove.executor")
-    readers = importlib.import_module("datatrove.pipeline.readers")
-    tokens = importlib.import_module("datatrove.pipeline.tokens")
-    shutil.rmtree(folder, ignore_errors=True)
-    executor.LocalPipelineExecutor(
-        pipeline=[
-            readers.ParquetReader(str(files[0].parent), glob_pattern="*.parquet"),
-            tokens.DocumentTokenizer(
-                output_folder=str(folder / "out"),
-                tokenizer_name_or_path=str(TOKENIZER),
-                eos_token="<|endoftext|>",  # noqa: S106 - no secret
-            ),
-        ],
-        tasks=WORKERS,
-        workers=WORKERS,
-        logging_dir=str(folder / "logs"),
-    ).run()
-
-
 def compare(files: list[Path], folder: Path, texts: list[str], *, times: int) -> dict[str, float]:
     """Measure with every contender; the files hold the texts so many times."""
     encoding, config, output = bare_tiktoken(), configure(files), folder / "data"
@@ -88,8 +67,6 @@ def compare(files: list[Path], folder: Path, texts: list[str], *, times: int) ->
         prepare(config, output=output)
 
     contenders = {"bare tiktoken": Contender(bare, work), "data_prep": Contender(whole, work)}
-    if importlib.util.find_spec("datatrove") is not None:
-        contenders["datatrove"] = Contender(lambda: datatrove_run(folder / "trove", files), work)
     rounds = int(os.environ.get("ROUNDS", "3"))
     return measure(contenders, rounds=rounds, unit="Mtokens/s", base="bare tiktoken")
 
@@ -99,8 +76,6 @@ def main() -> None:
     if not CORPUS.is_file() or not TOKENIZER.is_file():
         print(f"skipped: {CORPUS} and {TOKENIZER} are not here")
         return
-    if importlib.util.find_spec("datatrove") is None:
-        print("datatrove is not installed: left out")
     parquet = importlib.import_module("pyarrow.parquet")
     table = parquet.read_table(CORPUS)
     texts = table.column("text").to_pylist()
@@ -116,8 +91,6 @@ def main() -> None:
             print(f"\nthe text {times} times", flush=True)
             ratios = compare(files, folder, texts, times=times)
     print(f"target 0.75 of bare tiktoken: {ratios['data_prep']:.2f}")
-    if "datatrove" in ratios:
-        print(f"target 3.5 of datatrove: {ratios['data_prep'] / ratios['datatrove']:.2f}")
 
 
 if __name__ == "__main__":
