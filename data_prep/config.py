@@ -182,7 +182,8 @@ class PreparationConfig(StrictModel):
     limits: LimitsConfig = LimitsConfig()
     """How long a document may be."""
     deduplicate: bool = leaf("identity", False)  # noqa: FBT003 - the default
-    """Leave out every document whose exact text came before; takes about 100 bytes of memory a document."""
+    """Leave out every document whose exact text came before; 100 MB of memory for a million documents, the digests
+    of more lie on disk (TMPDIR), 30 bytes each."""
     train_tokens: int | None = leaf("identity", None, ge=1, le=2**53 - 1)
     """Prepare at least this many training tokens, up to a complete document; null: all there are."""
     validation_tokens: int | None = leaf("identity", None, ge=1, le=2**53 - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class SplitWriter:
         self._on_shard = on_shard
         self._buffer = np.empty(shard_tokens, dtype=dtype)
         self._filled = 0
-        self._ends: list[int] = []
+        self._ends = array("Q")
         written = written or WrittenSplit([], 0, 0, 0)
         self._shards = list(written.shards)
         self._cut = sum(shard.tokens for shard in written.shards)
@@ -111,7 +112,7 @@ class SplitWriter:
         self._shards.append(entry)
         self._cut += self._filled
         self._filled = 0
-        self._ends = []
+        self._ends = array("Q")
         self._on_shard(entry)
 
     def _write_ends(self, name: str) -> EndsFile | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from data_prep.encoding import EncodedBatch
+from data_prep.seen import SeenTexts
 from data_prep.shards import SplitWriter
 from data_prep.sources.document import Document
 from ledger.errors import InvalidDocumentError
@@ -19,8 +19,6 @@ LeftOut = Literal["empty", "too_long", "duplicate"]
 """Why a document is not stored. Each is counted once, for the first of these that applies."""
 
 _Fate = Literal["encode", "stored", "empty", "too_long", "duplicate"]
-
-_DIGEST_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,9 @@ class Sink:
         self._resumed = taken
         self._added = 0
         self._left_out: dict[LeftOut, int] = {"empty": 0, "too_long": 0, "duplicate": 0}
-        self._seen: set[bytes] = set()
-        self._stored: set[bytes] | None = None
-        self._others: set[bytes] = set()
+        self._seen = SeenTexts()
+        self._stored: SeenTexts | None = None
+        self._other: SeenTexts | None = None
 
     @property
     def left_out(self) -> dict[LeftOut, int]:
@@ -88,12 +86,12 @@ class Sink:
         return self.taken >= self._resumed and target is not None and self.writer.tokens >= target
 
     def remember_texts(self) -> None:
-        """Remember the digests of what is stored from now on, for `mark_shared`."""
-        self._stored = set()
+        """Remember what is stored from now on, for `mark_shared`."""
+        self._stored = SeenTexts()
 
     def mark_shared(self, other: Sink) -> None:
         """Count from now on what is stored here although `other` stored the same text."""
-        self._others = other._stored or set()
+        self._other = other._stored
 
     def add(self, document: Document) -> None:
         """Take a document; it is dropped if those before it turn out to reach the target."""
@@ -140,17 +138,14 @@ class Sink:
         limit = self._rules.length.max_bytes
         if limit is not None and document.bytes > limit:
             return "too_long"
-        if self._rules.deduplicate:
-            digest = _digest(document)
-            if digest in self._seen:
-                return "duplicate"
-            self._seen.add(digest)
+        if self._rules.deduplicate and not self._seen.add(document.data):
+            return "duplicate"
         return "encode"
 
     def _note(self, document: Document) -> None:
         if self._stored is not None:
-            self._stored.add(_digest(document))
-        if self._others and _digest(document) in self._others:
+            self._stored.add(document.data)
+        if self._other is not None and document.data in self._other:
             self.shared += 1
 
     def _exceeds_tokens(self, document: Document, tokens: int) -> bool:
@@ -167,10 +162,6 @@ class Sink:
             limit = f"limits.max_bytes, {self._rules.length.max_bytes}"
             _refuse_length(document, found=f"{document.bytes} bytes", limit=limit)
         self._left_out[reason] += 1
-
-
-def _digest(document: Document) -> bytes:
-    return hashlib.sha256(document.data).digest()[:_DIGEST_BYTES]
 
 
 def _refuse_length(document: Document, *, found: str, limit: str) -> None:

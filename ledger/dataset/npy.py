@@ -91,12 +91,7 @@ def array_bytes(values: NDArray[Any], *, dtype: ArrayDtype) -> bytes:
     Raises:
         ValueError: `values` is not a one-dimensional, non-empty array of `dtype`.
     """
-    wanted = np.dtype(_CODES[dtype])
-    if values.ndim != 1 or values.size == 0 or values.dtype != wanted:
-        raise ValueError(
-            f"an array file holds one-dimensional, non-empty {dtype}, not {values.dtype} {values.shape}"
-        )
-    return canonical_header(dtype, values.size) + values.astype(wanted, copy=False).tobytes()
+    return b"".join(_parts(values, dtype=dtype))
 
 
 def read_header(path: StrPath, *, fs: FileSystem = OS) -> NpyHeader:
@@ -145,11 +140,14 @@ def write_array(
         ValueError: `values` is not a one-dimensional, non-empty array of `dtype`.
         StorageError: the file exists, or the system refuses.
     """
-    data = array_bytes(values, dtype=dtype)
+    header, data = _parts(values, dtype=dtype)
+    digest = hashlib.sha256(header)
+    digest.update(data)
     with fs.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        fs.write(descriptor, header, path=path)
         fs.write(descriptor, data, path=path)
         fs.sync(descriptor, path=path)
-    return len(data), hashlib.sha256(data).hexdigest()
+    return len(header) + len(data), digest.hexdigest()
 
 
 def parse_header(head: bytes, *, file_bytes: int, path: StrPath) -> NpyHeader:
@@ -168,6 +166,18 @@ def parse_header(head: bytes, *, file_bytes: int, path: StrPath) -> NpyHeader:
         )
         raise VerificationError(problem, path=path, expected=f"{header.file_bytes} bytes", advice=_ADVICE)
     return header
+
+
+def _parts(values: NDArray[Any], *, dtype: ArrayDtype) -> tuple[bytes, memoryview]:
+    """Return the header and the bytes of an array file; raises what `array_bytes` raises."""
+    wanted = np.dtype(_CODES[dtype])
+    if values.ndim != 1 or values.size == 0 or values.dtype != wanted:
+        raise ValueError(
+            f"an array file holds one-dimensional, non-empty {dtype}, not {values.dtype} {values.shape}"
+        )
+    # A view of the values, not a copy: a shard may be large.
+    data = np.ascontiguousarray(values.astype(wanted, copy=False)).view(np.uint8).data
+    return canonical_header(dtype, values.size), data
 
 
 def _header_text(head: bytes, *, file_bytes: int, path: StrPath) -> bytes:
