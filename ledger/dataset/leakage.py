@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.dataset.manifest import Dataset, Split
+from ledger.dataset.parallel import map_in_order
 from ledger.dataset.verify import DatasetProblem
 from ledger.errors import InvalidDocumentError
 
 __all__ = ["document_digests", "find_held_out_documents", "find_shared_documents"]
 
 _DIGEST_BYTES: Final = 16
-_BLOCK_TOKENS: Final = 2**22
+_BLOCK_TOKENS: Final = 2**20
 _HELD_OUT: Final = "validation"
 _KEYED_SPLIT: Final = "keyed-hash"
 
@@ -70,19 +74,22 @@ def find_held_out_documents(dataset: Dataset, *, held_out: Dataset) -> Iterator[
 
 def document_digests(split: Split) -> Iterator[bytes]:
     """Yield a digest of the ids of each document, in the order of the split."""
-    start = 0
-    for ends in _blocks(split):
-        tokens = split.read(start, count=int(ends[-1]) - start)
-        data, size = memoryview(tokens.tobytes()), tokens.dtype.itemsize
-        begin = 0
-        for end in ((ends - np.uint64(start)).astype(np.int64) * size).tolist():
-            yield blake2b(data[begin:end], digest_size=_DIGEST_BYTES).digest()
-            begin = end
-        start = int(ends[-1])
+    for digests in map_in_order(partial(_digests, split), _blocks(split)):
+        yield from digests
 
 
-def _blocks(split: Split) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint64]]]:
-    """Yield the document ends in stretches of few tokens, but at least one document each."""
+def _digests(split: Split, block: tuple[int, NDArray[np.uint64]]) -> list[bytes]:
+    start, ends = block
+    tokens = split.read(start, count=int(ends[-1]) - start)
+    data, size = memoryview(tokens.tobytes()), tokens.dtype.itemsize
+    stops = ((ends - np.uint64(start)).astype(np.int64) * size).tolist()
+    return [
+        blake2b(data[begin:stop], digest_size=_DIGEST_BYTES).digest() for begin, stop in pairwise([0, *stops])
+    ]
+
+
+def _blocks(split: Split) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+    """Yield where a stretch of few tokens, but at least one document, begins, and the document ends in it."""
     start = 0
     while start < split.tokens:
         stop = min(start + _BLOCK_TOKENS, split.tokens)
@@ -90,7 +97,7 @@ def _blocks(split: Split) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint64]
         while not ends.size:
             stop = min(stop + _BLOCK_TOKENS, split.tokens)
             ends = split.ends_in(start, stop)
-        yield ends
+        yield start, ends
         start = int(ends[-1])
 
 

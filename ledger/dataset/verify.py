@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,7 @@ from ledger.dataset.manifest import (
     read_manifest,
 )
 from ledger.dataset.npy import read_array
+from ledger.dataset.parallel import map_in_order
 from ledger.errors import InvalidDocumentError, LedgerError, VerificationError
 from ledger.records.dataset import DatasetManifest, PreparationNotes, SplitInventory
 from ledger.storage.digests import hash_file
@@ -262,27 +265,27 @@ def _unlisted(directory: Path, *, listed: set[str]) -> Iterator[DatasetProblem]:
 
 
 def _check_split_tokens(split: Split, *, manifest: DatasetManifest) -> Iterator[DatasetProblem]:
+    """Yield the first problem of a split, if there is one."""
+    check = partial(_check_chunk, split, manifest=manifest)
+    found = map_in_order(check, range(0, split.tokens, _CHUNK_TOKENS))
+    yield from islice(filter(None, found), 1)
+
+
+def _check_chunk(split: Split, start: int, *, manifest: DatasetManifest) -> DatasetProblem | None:
     tokenizer = manifest.tokenizer
-    ends = split.document_ends()
-    for start, tokens in _chunks(split):
-        outside = np.flatnonzero(tokens >= tokenizer.vocabulary)
-        if outside.size:
-            problem = f"the token id {int(tokens[outside[0]])} is not in the vocabulary"
-            yield _token_problem(split, start + int(outside[0]), problem, f"ids below {tokenizer.vocabulary}")
-            return
-        found = np.flatnonzero(tokens == tokenizer.eos_id).astype(np.uint64) + np.uint64(start + 1)
-        stated = ends[
-            np.searchsorted(ends, start, "right") : np.searchsorted(ends, start + tokens.size, "right")
-        ]
-        unequal = np.setxor1d(found, stated, assume_unique=True)
-        if unequal.size:
-            position = int(unequal[0]) - 1
-            ended = "ends a document without" if unequal[0] in stated else "is inside a document but is"
-            problem = f"token {position} of the split {ended} the end-of-text token"
-            yield _token_problem(
-                split, position, problem, f"id {tokenizer.eos_id} at each document's end alone"
-            )
-            return
+    tokens = split.read(start, count=min(_CHUNK_TOKENS, split.tokens - start))
+    outside = np.flatnonzero(tokens >= tokenizer.vocabulary)
+    if outside.size:
+        problem = f"the token id {int(tokens[outside[0]])} is not in the vocabulary"
+        return _token_problem(split, start + int(outside[0]), problem, f"ids below {tokenizer.vocabulary}")
+    found = np.flatnonzero(tokens == tokenizer.eos_id).astype(np.uint64) + np.uint64(start + 1)
+    stated = split.ends_in(start, start + tokens.size)
+    if np.array_equal(found, stated):
+        return None
+    position = int(np.setxor1d(found, stated)[0]) - 1
+    ended = "ends a document without" if position + 1 in stated else "is inside a document but is"
+    problem = f"token {position} of the split {ended} the end-of-text token"
+    return _token_problem(split, position, problem, f"id {tokenizer.eos_id} at each document's end alone")
 
 
 def _token_problem(split: Split, position: int, problem: str, expected: str) -> DatasetProblem:
@@ -290,8 +293,3 @@ def _token_problem(split: Split, position: int, problem: str, expected: str) -> 
     path = split.directory / shard.file
     error = InvalidDocumentError(problem, path=path, place=f"token {offset}", expected=expected)
     return DatasetProblem(shard.file, error)
-
-
-def _chunks(split: Split) -> Iterator[tuple[int, NDArray[Any]]]:
-    for start in range(0, split.tokens, _CHUNK_TOKENS):
-        yield start, split.read(start, count=min(_CHUNK_TOKENS, split.tokens - start))
