@@ -1,12 +1,15 @@
 """Fetches pinned files with `huggingface_hub`; no other module loads it.
 
 A revision is resolved to a commit before anything is fetched. What is in the library's cache is used without a
-network; what is not there and cannot be fetched is an error that says so.
+network; what is not there and cannot be fetched is an error that says so. Large files have a digest in the listing of
+their commit, so they are known before they are fetched; the listing is remembered in the cache, beside the files.
 """
 
 from __future__ import annotations
 
+import glob
 import importlib
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from typing import Any, Final, Literal
 
 from ledger.errors import ConfigError, EvidenceMissingError
 
-__all__ = ["PinnedRepository", "RepositoryKind", "fetch", "pin"]
+__all__ = ["ListedFile", "PinnedRepository", "RepositoryKind", "fetch", "fetch_file", "find", "pin"]
 
 RepositoryKind = Literal["dataset", "model"]
 
@@ -33,6 +36,16 @@ class PinnedRepository:
     id: str
     requested_revision: str
     commit: str
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file of a commit, and what the hub says of its content."""
+
+    name: str
+    bytes: int | None = None
+    sha256: str | None = None
+    """Null where only fetching it can tell."""
 
 
 def pin(kind: RepositoryKind, identifier: str, *, revision: str) -> PinnedRepository:
@@ -63,6 +76,24 @@ def pin(kind: RepositoryKind, identifier: str, *, revision: str) -> PinnedReposi
     return PinnedRepository(kind, identifier, revision, str(info.sha))
 
 
+def find(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[ListedFile]:
+    """Return every file that a pattern matches, in the order of the names, without fetching it where that is possible.
+
+    Raises:
+        ConfigError: no file matches, or there is no such commit.
+        EvidenceMissingError: there is no listing in the cache and no network, nor are the files themselves in it.
+    """
+    library = _require_library()
+    files = _remembered(library, repository)
+    if files is None:
+        files = _listing(library, repository)
+    if files is None:  # without a network the library answers from the snapshot that it holds
+        return [ListedFile(name) for name, _ in fetch(repository, patterns=patterns)]
+    chosen = set(_matching(library, repository, [file.name for file in files], patterns=patterns))
+    _remember(library, repository)
+    return sorted((file for file in files if file.name in chosen), key=lambda file: file.name)
+
+
 def fetch(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[tuple[str, Path]]:
     """Return every file that a pattern matches, by its name in the repository, fetching what the cache lacks.
 
@@ -79,12 +110,58 @@ def fetch(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[tupl
     except Exception as error:  # as in `pin`
         raise _unreachable(repository.kind, repository.id, error) from error
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    names = list(library.utils.filter_repo_objects(found, allow_patterns=list(patterns)))
-    if not names:
-        problem = f"no file of {repository.id!r} at {repository.commit} matches {', '.join(patterns)}"
-        raise ConfigError(problem, advice="check source.files")
+    names = _matching(library, repository, found, patterns=patterns)
     _remember(library, repository)
     return [(name, folder / name) for name in names]
+
+
+def fetch_file(repository: PinnedRepository, *, name: str) -> Path:
+    """Return where one file lies, fetching it if the cache lacks it; raises what `fetch` raises."""
+    ((_, path),) = fetch(repository, patterns=[glob.escape(name)])
+    return path
+
+
+def _matching(
+    library: Any, repository: PinnedRepository, names: Sequence[str], *, patterns: Sequence[str]
+) -> list[str]:
+    matching = list(library.utils.filter_repo_objects(names, allow_patterns=list(patterns)))
+    if not matching:
+        problem = f"no file of {repository.id!r} at {repository.commit} matches {', '.join(patterns)}"
+        raise ConfigError(problem, advice="check source.files")
+    return matching
+
+
+def _listing(library: Any, repository: PinnedRepository) -> list[ListedFile] | None:
+    """Ask the hub for the files of a commit and remember the answer; null where there is none to be had."""
+    try:
+        entries = library.HfApi().list_repo_tree(
+            repository.id, recursive=True, revision=repository.commit, repo_type=repository.kind
+        )
+        files = [_listed(entry) for entry in entries if hasattr(entry, "size")]
+    except Exception:  # noqa: BLE001 - no network shows in many ways; what is wrong else, fetching will tell
+        return None
+    path = _note(library, repository)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([[file.name, file.bytes, file.sha256] for file in files]))
+    return files
+
+
+def _listed(entry: Any) -> ListedFile:
+    stored = getattr(entry, "lfs", None)
+    return ListedFile(entry.path) if stored is None else ListedFile(entry.path, stored.size, stored.sha256)
+
+
+def _remembered(library: Any, repository: PinnedRepository) -> list[ListedFile] | None:
+    try:
+        return [ListedFile(*fields) for fields in json.loads(_note(library, repository).read_bytes())]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _note(library: Any, repository: PinnedRepository) -> Path:
+    """Return where the listing of a commit is remembered."""
+    return _folder(library, repository.kind, repository.id) / "ledger" / f"{repository.commit}.json"
 
 
 def _snapshot(library: Any, repository: PinnedRepository, *, patterns: Sequence[str]) -> Path:
@@ -109,8 +186,11 @@ def _remember(library: Any, repository: PinnedRepository) -> None:
 
 
 def _reference(library: Any, kind: RepositoryKind, identifier: str, *, revision: str) -> Path:
-    folder = f"{kind}s--{identifier.replace('/', '--')}"
-    return Path(library.constants.HF_HUB_CACHE) / folder / "refs" / revision
+    return _folder(library, kind, identifier) / "refs" / revision
+
+
+def _folder(library: Any, kind: RepositoryKind, identifier: str) -> Path:
+    return Path(library.constants.HF_HUB_CACHE) / f"{kind}s--{identifier.replace('/', '--')}"
 
 
 def _cached_commit(library: Any, kind: RepositoryKind, identifier: str, *, revision: str) -> str | None:

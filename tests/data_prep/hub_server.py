@@ -17,7 +17,10 @@ LATER = "89abcdef0123456789abcdef0123456789abcdef"
 
 
 class LoopbackHub(ThreadingHTTPServer):
-    """Serves files of `datasets/me/texts` and `me/words`; `main` is one of two commits."""
+    """Serves files of `datasets/me/texts` and `me/words`; `main` is one of two commits.
+
+    Files below `large/` are listed with their SHA-256, as the hub does for those that git does not hold itself.
+    """
 
     daemon_threads = True
 
@@ -52,9 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
             sha = self.server.main if rest[1:] == ["main"] else rest[1]
             self._answer_json({"id": name, "sha": sha, "siblings": siblings})
         elif rest[:1] == ["tree"]:
-            self._answer_json([_entry(file, data) for file, data in self.server.files.items()])
+            files = self.server.files
+            self._answer_json([_entry(file, files[file], is_large=self._is_large(file)) for file in files])
         elif rest[:1] == ["resolve"] and "/".join(rest[2:]) in self.server.files:
-            self._answer_file(self.server.files["/".join(rest[2:])], commit=rest[1])
+            self._answer_file("/".join(rest[2:]), commit=rest[1])
         else:
             self._refuse("EntryNotFound")
 
@@ -66,8 +70,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_json(self, value: object) -> None:
         self._answer(json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _answer_file(self, data: bytes, *, commit: str) -> None:
+    def _is_large(self, file: str) -> bool:
+        return file.startswith("large/")
+
+    def _answer_file(self, file: str, *, commit: str) -> None:
+        data = self.server.files[file]
         sha = hashlib.sha1(data).hexdigest()  # noqa: S324 - the name that git would give it
+        if self._is_large(file):
+            sha = hashlib.sha256(data).hexdigest()
         self._answer(data, {"ETag": f'"{sha}"', "X-Repo-Commit": commit})
 
     def _answer(self, data: bytes, headers: Mapping[str, str], status: int = 200) -> None:
@@ -83,9 +93,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(b"{}", {"X-Error-Code": code, "X-Error-Message": code}, status=404)
 
 
-def _entry(file: str, data: bytes) -> dict[str, object]:
+def _entry(file: str, data: bytes, *, is_large: bool) -> dict[str, object]:
     oid = hashlib.sha1(data).hexdigest()  # noqa: S324 - the name that git would give it
-    return {"type": "file", "path": file, "size": len(data), "oid": oid}
+    entry = {"type": "file", "path": file, "size": len(data), "oid": oid}
+    if not is_large:
+        return entry
+    return entry | {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -16,7 +17,7 @@ from data_prep.hub import fetch, pin
 from data_prep.pipeline import prepare
 from data_prep.sources.hub import HubDataset
 from data_prep.tokenizer import train_byte_level_bpe
-from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
+from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError, VerificationError
 from tests.data_prep.corpus import EOS, configure, overrides, texts
 from tests.data_prep.hub_server import COMMIT, LATER, serve
 
@@ -27,6 +28,8 @@ LINES = [json.dumps({"id": f"doc-{n}", "text": text}) for n, text in enumerate(t
 FILES = {
     "data/a.jsonl": ("\n".join(LINES[:30]) + "\n").encode(),
     "data/b.jsonl": ("\n".join(LINES[30:]) + "\n").encode(),
+    "large/a.jsonl": ("\n".join(LINES[:30]) + "\n").encode(),
+    "large/b[1].jsonl": ("\n".join(LINES[30:]) + "\n").encode(),
     "README.md": b"about",
     "tokenizer.json": train_byte_level_bpe(texts(30), vocabulary=300, eos_token=EOS),
 }
@@ -106,6 +109,56 @@ def test_a_cache_that_holds_only_part_of_it_is_not_taken_for_the_whole(online, t
     assert source(patterns=["data/a.jsonl"]).identify().files
     with pytest.raises(EvidenceMissingError, match=r"me/texts.*\(completely\) in the cache"):
         source().identify()
+
+
+def fetched(hub) -> set[str]:
+    return {request.rpartition("/")[2] for request in hub.requests if "/resolve/" in request}
+
+
+def test_a_large_file_is_fetched_when_it_is_its_turn(online):
+    found = source(patterns=["large/*"])
+    before = found.identify()
+    assert [file.name for file in before.files] == ["large/a.jsonl", "large/b[1].jsonl"]
+    assert fetched(online) == set()
+    documents = found.documents()
+    assert [next(documents).text for _ in range(30)] == texts(60)[:30]
+    assert fetched(online) == {"a.jsonl"}
+    assert [document.text for document in documents] == texts(60)[30:]
+    assert fetched(online) == {"a.jsonl", "b[1].jsonl"}
+    assert found.identify() == before
+    assert [file.sha256 for file in before.files] == [
+        hashlib.sha256(FILES[file.name]).hexdigest() for file in before.files
+    ]
+
+
+def test_a_preparation_fetches_no_more_than_it_reads(online, tmp_path, monkeypatch):
+    settings: dict[str, object] = {
+        "source__kind": "huggingface",
+        "source__id": "me/texts",
+        "source__files": ["large/*"],
+    }
+    settings["tokenizer__sample_bytes"] = 500
+    monkeypatch.setattr("data_prep.stream.BATCH_DOCUMENTS", 3)
+    config = configure(tmp_path, **settings, train_tokens=300, validation_tokens=20, shuffle__buffer=1)
+    first = prepare(config, output=tmp_path / "data")
+    assert fetched(online) == {"a.jsonl"}
+    unplug(monkeypatch, tmp_path / "cache")
+    assert prepare(config, output=tmp_path / "again").metadata_sha256 == first.metadata_sha256
+    with pytest.raises(EvidenceMissingError, match="could not be fetched"):
+        prepare(configure(tmp_path, **settings), output=tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_fetched_file_that_is_not_the_listed_one_is_refused(online, tmp_path):
+    found = source(patterns=["large/*"])
+    found.identify()
+    (note,) = (tmp_path / "cache").rglob(f"ledger/{COMMIT}.json")
+    note.write_text(note.read_text().replace(hashlib.sha256(FILES["large/a.jsonl"]).hexdigest(), "0" * 64))
+    changed = source(patterns=["large/*"])
+    changed.identify()
+    assert online.url
+    with pytest.raises(VerificationError, match="fetched file"):
+        next(changed.documents())
 
 
 def test_no_network_and_no_cache_is_a_clear_error(tmp_path, monkeypatch):
