@@ -10,6 +10,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, Final, cast
 
+from data_prep.wording import listed
 from ledger.errors import EvidenceMissingError, InvalidDocumentError, VerificationError
 
 __all__ = ["arrow_rows", "parquet_rows", "zstd_stream"]
@@ -17,6 +18,7 @@ __all__ = ["arrow_rows", "parquet_rows", "zstd_stream"]
 _BATCH_ROWS: Final = 256
 _BUFFER_BYTES: Final = 2**20
 _FILE_MAGIC: Final = b"ARROW1"
+_STREAM_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 Row = tuple[bytes | None, object]
 """The bytes of a text, null where the table holds none, and the value of the id column."""
@@ -34,7 +36,7 @@ def parquet_rows(stream: IO[bytes], *, column: str, id_column: str | None, path:
     library = _require_library()
     parquet = importlib.import_module("pyarrow.parquet")
     with _explained(library, path=path, kind="Parquet"):
-        file = parquet.ParquetFile(stream, pre_buffer=False)
+        file = parquet.ParquetFile(stream, pre_buffer=False, page_checksum_verification=True)
         columns = _columns(file.schema_arrow, column=column, id_column=id_column, path=path)
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns, use_threads=False):
             yield from _rows(batch, column=column, id_column=id_column)
@@ -58,20 +60,32 @@ def arrow_rows(stream: IO[bytes], *, column: str, id_column: str | None, path: s
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield from _rows(batch.slice(start, _BATCH_ROWS), column=column, id_column=id_column)
+        if not is_file and not _is_ended(stream):
+            raise ValueError("the stream has no end: what stood behind its last batch is missing")
 
 
 def _columns(schema: Any, *, column: str, id_column: str | None, path: str) -> list[str]:
     wanted = [column] if id_column is None else [column, id_column]
     for name in wanted:
+        advice = "set source.column" if name == column else "set source.id_column"
         if name not in schema.names:
-            problem = f"the table has no column {name!r}; it has {', '.join(map(repr, schema.names))}"
-            advice = "set source.column" if name == column else "set source.id_column"
+            known = listed(map(repr, schema.names), limit=20, separator=", ") or "none"
+            problem = f"the table has no column {name!r}; it has {known}"
             raise InvalidDocumentError(problem, path=path, advice=advice)
+        if schema.names.count(name) > 1:
+            problem = f"the table has {schema.names.count(name)} columns of the name {name!r}"
+            raise InvalidDocumentError(problem, path=path, expected="one", advice=advice)
     kind = str(schema.field(column).type)
     if "string" not in kind or kind.startswith(("list", "large_list", "struct", "map")):
         problem = f"the column {column!r} holds {kind}"
         raise InvalidDocumentError(problem, path=path, expected="texts", advice="set source.column")
     return wanted
+
+
+def _is_ended(stream: IO[bytes]) -> bool:
+    """Tell whether a stream ends as every writer ends it; cut between two batches it reads as a shorter one."""
+    stream.seek(-len(_STREAM_END), io.SEEK_END)
+    return stream.read() == _STREAM_END
 
 
 def _rows(batch: Any, *, column: str, id_column: str | None) -> Iterator[Row]:

@@ -19,6 +19,8 @@ from ledger.errors import ConfigError
 
 __all__ = ["find_fast_pairs", "require_fast_pairs"]
 
+_MAX_ID: Final = 2**32 - 1
+
 _LEADS: Final = ("a", "1", ".", " ", "\n", "'")
 """A letter, a number, neither, and spaces: which of them a character joins shows its class."""
 
@@ -46,6 +48,8 @@ def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> ByteP
         pairs = read_byte_pairs(tokenizer.data)
     except NotBytePairsError as error:
         return str(error)
+    if max(pairs.ranks.values()) >= _MAX_ID:
+        return "its ids leave no room for one more"
     if tokenizer.eos_id in pairs.ranks.values():
         return "end-of-text is an entry that text can make"
     if not tokenizer.merges_whole(pairs.products, ignored=pairs.ignores_merges):
@@ -53,7 +57,8 @@ def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> ByteP
     if not _splits_alike(tokenizer, pattern=pairs.pattern):
         return "the two libraries tell classes of characters apart differently"
     compared = [*CANARY, *texts]
-    if not _same_ids(tokenizer.backend.encode(compared), FastBackEnd(pairs).encode(compared)):
+    fast = FastBackEnd(pairs, spare=lambda: tokenizer.backend)
+    if not _same_ids(tokenizer.backend.encode(compared), fast.encode(compared)):
         return "the two libraries make different ids of the canary"
     return pairs
 
@@ -77,7 +82,7 @@ def _splits_alike(tokenizer: Tokenizer, *, pattern: str) -> bool:
     ranks = {bytes([byte]): byte for byte in range(256)}
     for first, lead in product(_LEADS, sorted(leads)):
         ranks.setdefault(first.encode() + bytes([lead]), 256 + len(ranks))
-    probe = FastBackEnd(BytePairs(pattern, ranks, {}))
+    probe = FastBackEnd(BytePairs(pattern, ranks, {}), spare=lambda: tokenizer.backend)
     for first, second in product(_LEADS, _PROBED):
         text = first + second
         (ids,) = probe.encode([text])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from data_prep.manifest import Plan, differences
 from data_prep.progress import Progress
 from data_prep.tokenizer import LIBRARY, Tokenizer
+from data_prep.wording import listed
 from ledger.dataset.manifest import METADATA_NAME, TOKENIZER_NAME, read_manifest
 from ledger.dataset.verify import DatasetVerification, verify_dataset
 from ledger.errors import (
@@ -23,7 +24,7 @@ from ledger.records.dataset import DatasetManifest
 from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import FileSystem
 
-__all__ = ["MAX_TOKENIZER_BYTES", "is_occupied", "listed", "verify_existing"]
+__all__ = ["MAX_TOKENIZER_BYTES", "is_occupied", "verify_existing"]
 
 MAX_TOKENIZER_BYTES: Final = 2**30
 
@@ -63,13 +64,6 @@ def verify_existing(target: Path, *, plan: Plan, progress: Progress) -> DatasetV
         _require_sound(target, verification=verification)
         _require_same_ids(target, manifest=manifest)
     return verification
-
-
-def listed(items: Iterable[Any], *, limit: int = 5) -> str:
-    """Return the first few items as text, and how many more there are."""
-    texts = [str(item) for item in items]
-    more = f"; and {len(texts) - limit} more" if len(texts) > limit else ""
-    return "; ".join(texts[:limit]) + more
 
 
 @contextmanager

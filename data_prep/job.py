@@ -7,13 +7,14 @@ from itertools import zip_longest
 from pathlib import Path
 
 from data_prep.config import GivenTokenizer, HubTokenizer, PreparationConfig
-from data_prep.existing import MAX_TOKENIZER_BYTES, listed
+from data_prep.existing import MAX_TOKENIZER_BYTES
 from data_prep.hub import fetch, pin
 from data_prep.manifest import GivenFile, Plan, build_plan
 from data_prep.progress import Progress
 from data_prep.sources.document import Source
 from data_prep.sources.opening import open_source
 from data_prep.split import Splitter
+from data_prep.wording import listed
 from ledger.dataset.manifest import TOKENIZER_NAME
 from ledger.errors import RefusedError
 from ledger.records.dataset import DatasetSource, SourceFile

@@ -25,10 +25,19 @@ class LibraryBackEnd:
             EvidenceMissingError: the library is not installed.
         """
         self.library = _load(data, path=path)
+        self._path = path
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of every text."""
-        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        """Return the ids of every text.
+
+        Raises:
+            InvalidDocumentError: the tokenizer has no ids for one of them.
+        """
+        try:
+            encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        except Exception as error:  # the library raises this very class for whatever it cannot do
+            problem = f"the tokenizer fails on text: {error}"
+            raise InvalidDocumentError(problem, path=self._path, advice="repair or replace it") from error
         return [encoding.ids for encoding in encodings]
 
 

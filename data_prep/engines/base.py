@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 from data_prep.byte_pairs import BytePairs
@@ -45,13 +46,14 @@ class EncoderSpec:
         """Return the spec without what its back end does not need: it is sent to every worker."""
         if self.pairs is None:
             return self
-        return EncoderSpec(b"", replace(self.pairs, products={}), self.rules)
+        return replace(self, pairs=replace(self.pairs, products={}))
 
     def build(self) -> Encoder:
         """Load the back end."""
-        if self.pairs is not None:
-            return Encoder(FastBackEnd(self.pairs), rules=self.rules)
-        return Encoder(LibraryBackEnd(self.data, path=self.rules.path), rules=self.rules)
+        load = partial(LibraryBackEnd, self.data, path=self.rules.path)
+        return Encoder(
+            load() if self.pairs is None else FastBackEnd(self.pairs, spare=load), rules=self.rules
+        )
 
 
 class Engine(Protocol):

@@ -25,6 +25,7 @@ from ledger.errors import (
 from ledger.records.dataset import SourceFile
 from ledger.storage.digests import hash_file
 from ledger.storage.files import opened_regular_file
+from ledger.storage.hints import describe_foreign_bytes
 
 __all__ = [
     "InputFile",
@@ -71,7 +72,7 @@ def find_files(entries: Sequence[str], *, suffixes: Sequence[str]) -> list[Input
 
     Raises:
         EvidenceMissingError: an entry matches nothing.
-        ConfigError: two entries name the same file.
+        ConfigError: two entries name the same file, or one is empty.
     """
     found = [file for entry in entries for file in _expand(entry, suffixes=suffixes)]
     seen: dict[Path, InputFile] = {}
@@ -154,11 +155,13 @@ def decode(data: bytes, *, file: InputFile, place: str) -> str:
             path=file.path,
             place=place,
             expected="UTF-8 text",
-            advice="convert the file, for example with iconv",
+            advice=describe_foreign_bytes(data[:4_096]) or "convert the file, for example with iconv",
         ) from error
 
 
 def _expand(entry: str, *, suffixes: Sequence[str]) -> list[InputFile]:
+    if not entry:
+        raise ConfigError("an empty path is given", place="source.files", expected="a file, glob or folder")
     path = Path(entry)
     if path.is_dir():
         return _in_folder(path, suffixes=suffixes)

@@ -10,7 +10,9 @@ from typing import Any, Final
 from data_prep.sources.document import Document, document_from
 from data_prep.sources.files import InputFile, decode, find_files, read_lines
 from data_prep.sources.local import LocalFiles
+from data_prep.wording import listed
 from ledger.errors import InvalidDocumentError
+from ledger.storage.hints import describe_foreign_bytes
 
 __all__ = ["JSONL_SUFFIXES", "JsonlFiles", "read_jsonl"]
 
@@ -47,7 +49,7 @@ def read_jsonl(file: InputFile, *, column: str, id_column: str | None) -> Iterat
 
 def _value(record: dict[str, Any], column: str, *, file: InputFile, place: str) -> Any:
     if column not in record:
-        known = ", ".join(map(repr, record)) or "none"
+        known = listed(map(repr, record), limit=20, separator=", ") or "none"
         problem = f"the object has no key {column!r}; it has {known}"
         advice = "set source.column (and source.id_column)"
         raise InvalidDocumentError(problem, path=file.path, place=place, advice=advice)
@@ -59,8 +61,9 @@ def _parse(line: str, *, file: InputFile, place: str) -> dict[str, Any]:
         record = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         problem = "the line is empty" if not line.strip() else f"the line is not JSON: {error}"
+        advice = describe_foreign_bytes(line[:4_096].encode())
         raise InvalidDocumentError(
-            problem, path=file.path, place=place, expected="one object a line"
+            problem, path=file.path, place=place, expected="one object a line", advice=advice
         ) from error
     if not isinstance(record, dict):
         problem = "the line holds no object"

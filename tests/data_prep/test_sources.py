@@ -81,6 +81,20 @@ def test_nothing_found_is_an_error_that_says_where(tmp_path):
         assert str(tmp_path) in str(caught.value)
 
 
+def test_an_empty_path_is_refused_and_never_taken_for_this_folder():
+    with pytest.raises(ConfigError, match=r"source\.files: an empty path"):
+        JsonlFiles([""], column="text")
+
+
+def test_a_file_of_another_kind_is_recognised(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(InvalidDocumentError, match="looks like a gzip file"):
+        next(JsonlFiles([str(tmp_path / "a.jsonl")], column="text").documents())
+    (tmp_path / "b.jsonl").write_text("<html>\n")
+    with pytest.raises(InvalidDocumentError, match="looks like HTML"):
+        next(JsonlFiles([str(tmp_path / "b.jsonl")], column="text").documents())
+
+
 def test_a_file_named_twice_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(ConfigError, match="named twice"):

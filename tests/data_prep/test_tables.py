@@ -116,6 +116,21 @@ def test_a_row_is_named_by_its_number_and_id(tmp_path):
         read(tmp_path / "a.parquet", "parquet", id_column="id")
 
 
+def test_a_column_name_that_stands_twice_is_refused(tmp_path):
+    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes(twice))
+    with pytest.raises(InvalidDocumentError, match=r"2 columns of the name 'text'; expected one"):
+        read(tmp_path / "a.parquet", "parquet")
+
+
+@pytest.mark.parametrize("cut", [8, 4])
+def test_an_arrow_stream_cut_behind_a_batch_is_damaged(cut, tmp_path):
+    data = KINDS["stream"][1]
+    (tmp_path / "a.arrow").write_bytes(data[:-cut])
+    with pytest.raises(VerificationError, match=r"a\.arrow: the Arrow data is damaged"):
+        read(tmp_path / "a.arrow", "arrow")
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

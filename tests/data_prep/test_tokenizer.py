@@ -125,3 +125,11 @@ def test_a_missing_library_says_what_to_install(trained, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(EvidenceMissingError, match=r"pip install 'pilot-ledger\[data\]'"):
         load(trained)
+
+
+def test_a_tokenizer_that_fails_on_text_is_named():
+    library = importlib.import_module("tokenizers")
+    tokenizer = library.Tokenizer(library.models.WordLevel({EOS: 0, "a": 1}, unk_token="[UNK]"))
+    given = Tokenizer(str(tokenizer.to_str()).encode(), eos_token=EOS, path="words.json")
+    with pytest.raises(InvalidDocumentError, match=r"words\.json: the tokenizer fails on text"):
+        given.backend.encode(["a word"])
