@@ -225,6 +225,7 @@ def test_missing_folders_above_the_run_are_made(tmp_path):
 def test_a_sealed_run_is_closed(finished):
     (finished / "seal.json").write_text("{}")
     refuse(finished, UsageError, "is sealed")
+    (finished / "seal.json").unlink()
 
 
 def test_a_recipe_that_cannot_be_recorded_is_refused(run_dir):
