@@ -37,7 +37,7 @@ def is_occupied(target: Path, *, fs: FileSystem) -> bool:
     """
     if not fs.exists(target):
         return False
-    if not (target / METADATA_NAME).exists():
+    if not fs.exists(target / METADATA_NAME):
         problem = "something that is no dataset stands here; it is left alone"
         raise RefusedError(
             problem, path=target, expected="nothing, or a dataset", advice="choose another folder"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ledger.errors import ConfigError, EvidenceMissingError
+from ledger.storage.files import files_below, is_folder
 
 __all__ = ["ListedFile", "PinnedRepository", "RepositoryKind", "fetch", "fetch_file", "find", "pin"]
 
@@ -109,7 +110,7 @@ def fetch(repository: PinnedRepository, *, patterns: Sequence[str]) -> list[tupl
         raise ConfigError(problem, advice="check the id, the revision, and HF_TOKEN") from error
     except Exception as error:  # as in `pin`
         raise _unreachable(repository.kind, repository.id, error) from error
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    found = files_below(folder) if is_folder(folder) else []
     names = _matching(library, repository, found, patterns=patterns)
     _remember(library, repository)
     return [(name, folder / name) for name in names]

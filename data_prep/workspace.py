@@ -14,7 +14,7 @@ from typing import Final
 
 from ledger.errors import LedgerError, LockedError, RefusedError, StorageError
 from ledger.storage.atomic import is_temporary_name, publish_folder, temporary_path
-from ledger.storage.files import ensure_folders
+from ledger.storage.files import ensure_folders, is_own_folder
 from ledger.storage.filesystem import OS, FileSystem
 
 __all__ = ["Workspace", "open_workspace"]
@@ -92,7 +92,7 @@ def _take_over(target: Path, *, fs: FileSystem) -> Path | None:
 
 
 def _require_dead(directory: Path, *, target: Path, fs: FileSystem) -> None:
-    if directory.is_symlink() or not directory.is_dir():
+    if not is_own_folder(directory, fs=fs):
         problem = "something that is no folder has the name of a preparation's temporary folder"
         raise RefusedError(problem, path=directory, advice="move it elsewhere")
     with fs.opened(directory, _FOLDER) as descriptor:
@@ -108,7 +108,7 @@ def _lock(descriptor: int, *, directory: Path, target: Path, fs: FileSystem) -> 
 
 def _remove_folder(directory: Path, *, fs: FileSystem) -> None:
     """Remove a flat folder; one that holds a folder is not ours and stays."""
-    if not directory.is_dir():
+    if not is_own_folder(directory, fs=fs):
         return
     _require_flat(directory, fs=fs)
     for name in fs.list_directory(directory):
@@ -118,6 +118,6 @@ def _remove_folder(directory: Path, *, fs: FileSystem) -> None:
 
 def _require_flat(directory: Path, *, fs: FileSystem) -> None:
     for name in fs.list_directory(directory):
-        if (directory / name).is_dir() and not (directory / name).is_symlink():
+        if is_own_folder(directory / name, fs=fs):
             problem = "a folder stands in what a preparation left; it is not removed"
             raise StorageError(problem, path=directory / name, advice=f"remove {directory} yourself")

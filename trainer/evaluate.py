@@ -24,7 +24,10 @@ from ledger.dataset.packing import DocumentLayout
 from ledger.recorder import EvaluationResult
 from ledger.records.documents import Evaluation
 from ledger.records.layout import EVALUATIONS
+from ledger.storage.atomic import is_temporary_name
 from ledger.storage.documents import read_document
+from ledger.storage.files import is_own_folder
+from ledger.storage.filesystem import OS
 from trainer.config import TrainerConfig
 from trainer.data import document_tensor, token_tensor
 from trainer.precision import autocast
@@ -68,7 +71,9 @@ def evaluate(
 
 def has_evaluation(run_dir: Path, checkpoint: CompleteCheckpoint) -> bool:
     """Tell whether the run holds a complete measurement of this checkpoint already."""
-    kept = [read_document(path, Evaluation) for path in sorted((run_dir / EVALUATIONS).glob("*.json"))]
+    folder = run_dir / EVALUATIONS
+    names = OS.list_directory(folder) if is_own_folder(folder) else []
+    kept = [read_document(folder / name, Evaluation) for name in names if not is_temporary_name(name)]
     return any(
         found.complete and found.split == VALIDATION and found.manifest_sha256 == checkpoint.manifest_sha256
         for found in kept

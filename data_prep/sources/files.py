@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import gzip
 import os
 import shutil
@@ -11,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Final, NoReturn, cast
 
@@ -24,7 +24,8 @@ from ledger.errors import (
 )
 from ledger.records.dataset import SourceFile
 from ledger.storage.digests import hash_file
-from ledger.storage.files import opened_regular_file
+from ledger.storage.files import files_below, is_folder, opened_regular_file
+from ledger.storage.filesystem import OS
 from ledger.storage.hints import describe_foreign_bytes
 
 __all__ = [
@@ -163,34 +164,57 @@ def _expand(entry: str, *, suffixes: Sequence[str]) -> list[InputFile]:
     if not entry:
         raise ConfigError("an empty path is given", place="source.files", expected="a file, glob or folder")
     path = Path(entry)
-    if path.is_dir():
+    if is_folder(path):
         return _in_folder(path, suffixes=suffixes)
-    if path.exists():
+    if OS.exists(path):
         return [InputFile(path, path.name)]
     if not _GLOB_CHARACTERS.intersection(entry):
         raise EvidenceMissingError("there is no such file or folder", path=entry, place="source.files")
-    paths = map(Path, glob.glob(entry, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    matches = sorted(path for path in paths if path.is_file())
+    root = _fixed_part(path)
+    matches = sorted(set(_matching(root, path.parts[len(root.parts) :]))) if is_folder(root) else []
     if not matches:
         raise EvidenceMissingError("no file matches this pattern", path=entry, place="source.files")
-    root = _fixed_part(path)
     return [InputFile(match, match.relative_to(root).as_posix()) for match in matches]
 
 
 def _in_folder(folder: Path, *, suffixes: Sequence[str]) -> list[InputFile]:
     endings = tuple(f"{suffix}{more}" for suffix in suffixes for more in ("", *_COMPRESSIONS))
-    names = []
-    for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        below = Path(directory).relative_to(folder)
-        names += [
-            (below / name).as_posix() for name in files if name.endswith(endings) and not name.startswith(".")
-        ]
+    below = files_below(folder, leaves_out=_is_hidden)
+    names = [name for name in below if name.endswith(endings) and not _is_hidden(name.rpartition("/")[2])]
     if not names:
         problem = "the folder holds no such file"
         expected = f"files that end in {', '.join(endings)}"
         raise EvidenceMissingError(problem, path=folder, place="source.files", expected=expected)
-    return [InputFile(folder / name, name) for name in sorted(names)]
+    return [InputFile(folder / name, name) for name in names]
+
+
+def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Yield the files below a folder that a pattern's parts match, as the shell and `glob` read them.
+
+    Unlike them, this raises where a folder cannot be listed, instead of taking it for empty.
+    """
+    first, *rest = parts
+    below = parts if first == "**" else rest
+    if first == "**" and rest:
+        yield from _matching(folder, rest)
+    for name in _names_matching(folder, first):
+        if is_folder(folder / name):
+            yield from _matching(folder / name, below) if below else ()
+        elif not rest and OS.exists(folder / name):
+            yield folder / name
+
+
+def _names_matching(folder: Path, part: str) -> list[str]:
+    if not _GLOB_CHARACTERS.intersection(part):
+        return [part]
+    names = OS.list_directory(folder)
+    if not _is_hidden(part):
+        names = [name for name in names if not _is_hidden(name)]
+    return names if part == "**" else [name for name in names if fnmatchcase(name, part)]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 def _fixed_part(pattern: Path) -> Path:

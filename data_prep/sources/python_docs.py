@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import gc
 import hashlib
-import os
 import platform
 import sysconfig
 import warnings
@@ -25,14 +24,17 @@ from pathlib import Path
 from typing import Final
 
 from data_prep.sources.document import Document, document_from
-from ledger.errors import EvidenceMissingError, StorageError
+from ledger.errors import EvidenceMissingError
 from ledger.records.dataset import DatasetSource, SourceFile
+from ledger.storage.files import files_below, read_regular_file
+from ledger.storage.filesystem import OS
 
 __all__ = ["PythonDocs"]
 
 _LEFT_OUT: Final = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "pydoc_data"}
 )
+_MAX_SOURCE_BYTES: Final = 2**28
 _TOPICS: Final = "pydoc_data/topics.py"
 _BLOCKS: Final = ("body", "handlers", "cases", "orelse", "finalbody")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,7 +69,7 @@ class PythonDocs:
     @cached_property
     def _topics(self) -> list[Document]:
         path = self._library / _TOPICS
-        if not path.is_file():
+        if not OS.exists(path):
             advice = "install the documentation of Python, or prepare another source"
             raise EvidenceMissingError("this Python has no topics of pydoc", path=path, advice=advice)
         topics = _literal_topics(_parse(path))
@@ -85,13 +87,12 @@ class PythonDocs:
 
 
 def _library_files(library: Path) -> list[str]:
-    names = []
-    for directory, folders, files in os.walk(library):
-        folders[:] = [name for name in folders if name not in _LEFT_OUT]
-        below = Path(directory).relative_to(library)
-        wanted = (name for name in files if name.endswith(".py") and not name.startswith("_sysconfigdata"))
-        names += [(below / name).as_posix() for name in wanted]
-    return sorted(names)
+    names = files_below(library, leaves_out=_LEFT_OUT.__contains__)
+    return [
+        name
+        for name in names
+        if name.endswith(".py") and not name.rpartition("/")[2].startswith("_sysconfigdata")
+    ]
 
 
 @contextmanager
@@ -108,10 +109,7 @@ def _without_collector() -> Iterator[None]:
 
 def _parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file; an empty one where this Python cannot parse it."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"could not read: {error.strerror}", path=path) from error
+    data = read_regular_file(path.resolve(), max_bytes=_MAX_SOURCE_BYTES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

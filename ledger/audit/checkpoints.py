@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
@@ -15,6 +16,7 @@ from ledger.records.documents import CheckpointManifest, TrainerState
 from ledger.records.events import Checkpoint
 from ledger.records.layout import MANIFEST, TRAINER_STATE
 from ledger.storage.canonical import digest_of
+from ledger.storage.filesystem import OS
 
 __all__ = ["CheckpointChecker", "checkpoint_problems"]
 
@@ -165,10 +167,11 @@ def _file_problems(
         yield "LG401", TRAINER_STATE, "is not listed in the manifest: the checkpoint is incomplete"
     for name, entry in sorted(manifest.files.items()):
         path = folder.folder / name
-        if path.is_symlink() or not path.is_file():
+        found = OS.look(path)
+        if found is None or not stat.S_ISREG(found.st_mode):
             yield "LG401", name, "is listed in the manifest but is no file here"
             continue
-        size = path.stat().st_size
+        size = found.st_size
         if size != entry.bytes:
             yield "LG402", name, f"holds {size} bytes, the manifest says {entry.bytes}"
         elif rehash:

@@ -14,9 +14,10 @@ from ledger.dataset.mix import mix_sha256
 from ledger.dataset.order import Geometry
 from ledger.dataset.reader import Reader
 from ledger.dataset.source import Microbatch
-from ledger.errors import LedgerError, UsageError
+from ledger.errors import LedgerError, StorageError, UnsafeError, UsageError
 from ledger.laws.batches import usable_tokens
 from ledger.records.fields import Json
+from ledger.storage.filesystem import OS
 
 __all__ = ["TRAIN", "Corpus", "RunReader", "epoch_tokens", "require_dataset"]
 
@@ -46,13 +47,13 @@ class Corpus:
         """The identity of the data that lies there, if it is not the run's."""
 
     def attend(self, track: Track) -> None:
-        """Look for the data of a session, unless it was found already."""
+        """Look for the data of a session, unless it was found already.
+
+        Raises:
+            StorageError: the system refused to read what lies there.
+        """
         paths = self._paths_of(track)
-        if (
-            self.datasets
-            or not paths
-            or not all(os.path.lexists(path / METADATA_NAME) for path in paths.values())
-        ):
+        if self.datasets or not paths or not all(self._lies_at(path) for path in paths.values()):
             return
         self.error, self.other_sha256 = None, None
         opened = {}
@@ -60,6 +61,8 @@ class Corpus:
             self.path = path
             try:
                 opened[source] = open_dataset(path)
+            except StorageError:
+                raise
             except LedgerError as error:
                 self.error = error
                 return
@@ -85,6 +88,9 @@ class Corpus:
         source = next(iter(track.start.cursor), TRAIN)
         return {} if path is None else {source: path}
 
+    def _lies_at(self, path: Path) -> bool:
+        return OS.exists(path / METADATA_NAME) if self._given is not None else _may_be_seen_at(path)
+
     @property
     def absence(self) -> str | None:
         """Why the bytes of the data cannot be looked at; None if they can."""
@@ -96,7 +102,9 @@ class Corpus:
             return f"the dataset at {self.path} is another one"
         if self._given is not None:
             return f"there is no dataset at {self._given}"
-        return "the dataset does not lie where the recipe says; give it with --data"
+        return (
+            "the dataset does not lie where the recipe says, or not for this user to see; give it with --data"
+        )
 
     def split_of(self, source: str) -> Split | None:
         """Return the split that a source of the cursor reads."""
@@ -122,7 +130,7 @@ def require_dataset(path: str | os.PathLike[str]) -> Path:
         UsageError: it is neither.
     """
     folder = require_folder(path, what="a dataset")
-    if is_dataset(folder) or any(is_dataset(child) for child in folder.iterdir()):
+    if is_dataset(folder) or any(is_dataset(folder / name) for name in OS.list_directory(folder)):
         return folder
     raise UsageError(
         "holds no dataset",
@@ -173,16 +181,24 @@ class RunReader:
         try:
             reader = rule.reader(splits, geometry=geometry, scattered=scattered)
             return cls(reader, first=reader.microbatch_of(track.start.cursor))
+        except StorageError:
+            raise
         except LedgerError as error:
             return str(error)
 
     def read(self, index: int) -> Microbatch | LedgerError:
-        """Return a microbatch of the branch, or why it cannot be read; in order costs least."""
+        """Return a microbatch of the branch, or why there is none; in order costs least.
+
+        Raises:
+            StorageError: the system refused to read the shards.
+        """
         try:
             if index != self._next:
                 self._reader.restore(self._reader.cursor_at(self._first + index))
             self._next = None
             batch = self._reader.next()
+        except StorageError:
+            raise
         except LedgerError as error:
             return error
         self._next = index + 1
@@ -206,14 +222,28 @@ def _sources_in(track: Track) -> Mapping[str, Json]:
 
 def _held_out(track: Track) -> Dataset | None:
     data = None if track.sections is None else track.sections.data
-    if data is None or data.path is None or not os.path.lexists(Path(data.path) / METADATA_NAME):
+    if data is None or data.path is None or not _may_be_seen_at(Path(data.path)):
         return None
     try:
         dataset = open_dataset(data.path)
+    except StorageError:
+        raise
     except LedgerError:
         return None
     is_the_run_s = dataset.metadata_sha256 == track.start.data.validation
     return dataset if is_the_run_s and HELD_OUT in dataset.manifest.splits else None
+
+
+def _may_be_seen_at(path: Path) -> bool:
+    """Tell whether a dataset lies where a recipe says; on another machine that may be no path, or not ours to see."""
+    try:
+        return OS.exists(path / METADATA_NAME)
+    except UnsafeError:
+        return False
+    except StorageError as error:
+        if isinstance(error.__cause__, PermissionError):
+            return False
+        raise
 
 
 def _geometry_of(track: Track) -> Geometry | None:

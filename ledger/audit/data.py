@@ -10,7 +10,7 @@ from ledger.audit.stream import Checker, Stream
 from ledger.dataset.leakage import find_held_out_documents, find_shared_documents
 from ledger.dataset.manifest import Dataset, listed_files
 from ledger.dataset.verify import DatasetProblem, check_tokens, verify_dataset
-from ledger.errors import LedgerError, VerificationError
+from ledger.errors import LedgerError, StorageError, VerificationError
 from ledger.records.events import AnyEvent, DataVerified, SessionStart, UnknownEvent
 from ledger.records.parts import DataIdentities
 
@@ -125,6 +125,8 @@ class DataChecker(Checker):
                 return
             for problem in _token_problems(dataset, self._corpus.held_out):
                 self._add("LG504", problem, where=where)
+        except StorageError:
+            raise
         except LedgerError as error:
             self.findings.add("LG502", str(error), where=where)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.audit.track import Track
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, StorageError
 from ledger.records.events import Train, decode_event
 from ledger.records.layout import LOG
 from ledger.storage.chain import split_line
@@ -21,13 +21,19 @@ MEASURES: Final = ("loss", "loss_last", "grad_norm", "grad_norm_max", "lr", "los
 
 
 def train_at(run_dir: Path, track: Track, row: int) -> Train | None:
-    """Return the train event of one row, None if it can no longer be read."""
+    """Return the train event of one row, None if the log no longer holds it there.
+
+    Raises:
+        StorageError: the system refused to read.
+    """
     path = run_dir / LOG
     try:
         with opened_regular_file(path) as descriptor:
             line = OS.pread(descriptor, track.rows.length[row], track.rows.offset[row], path=path)
         split = split_line(line.rstrip(b"\n"))
         event = None if split is None else decode_event(split[0])
+    except StorageError:
+        raise
     except (LedgerError, ValueError):
         return None
     return event if isinstance(event, Train) else None

@@ -1,4 +1,6 @@
-"""What lies in a run folder beside the log, read once; what cannot be read is kept as the error that it is.
+"""What lies in a run folder beside the log, read once; what is no proper record is kept as the error that it is.
+
+What the system refuses to read is another matter: nothing can be said of it, so that is raised.
 
 A writer may be at work meanwhile. The log is always ahead of run.json and of the checkpoints, so these are looked at
 *before* the log is read: then nothing listed lies beyond what was read. What appears later is none of the audit's
@@ -15,7 +17,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Generic, TypeVar
 
-from ledger.errors import EvidenceMissingError, LedgerError, NewerVersionError
+from ledger.errors import EvidenceMissingError, LedgerError, NewerVersionError, StorageError
 from ledger.records.base import Document
 from ledger.records.documents import (
     CheckpointManifest,
@@ -42,7 +44,8 @@ from ledger.records.sections import RecipeSections, parse_sections
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import parse_document
-from ledger.storage.files import read_regular_file
+from ledger.storage.files import is_own_folder, read_regular_file
+from ledger.storage.filesystem import OS
 
 __all__ = ["CheckpointFolder", "Loaded", "RunFiles", "inside"]
 
@@ -157,6 +160,7 @@ class RunFiles:
 
         Raises:
             NewerVersionError: it was written by a newer version and is not half-read.
+            StorageError: the system refused to read it.
         """
         path = inside(self.run_dir, relative)
         if path is None:
@@ -168,18 +172,24 @@ class RunFiles:
             data = read_regular_file(path, max_bytes=max_bytes)
             digest = sha256_hex(data)
             return Loaded(path=relative, sha256=digest, document=parse_document(data, model, path=path))
-        except NewerVersionError:
+        except (NewerVersionError, StorageError):
             raise
         except LedgerError as error:
             return Loaded(path=relative, sha256=digest, error=error)
 
     def digest(self, relative: str, *, max_bytes: int = 2**30) -> str | LedgerError:
-        """Return the digest of a file that a record names, or why there is none."""
+        """Return the digest of a file that a record names, or why there is none.
+
+        Raises:
+            StorageError: the system refused to read it.
+        """
         path = inside(self.run_dir, relative)
         if path is None:
             return EvidenceMissingError("leads out of the run folder", path=relative)
         try:
             return sha256_hex(read_regular_file(path, max_bytes=max_bytes))
+        except StorageError:
+            raise
         except LedgerError as error:
             return error
 
@@ -209,7 +219,7 @@ class RunFiles:
         """Return the checkpoint folder at a relative path; None for a link, a file or another name."""
         folder = self.run_dir / path
         parsed = parse_checkpoint_name(folder.name)
-        if parsed is None or folder.is_symlink() or not folder.is_dir():
+        if parsed is None or not is_own_folder(folder):
             return None
         return CheckpointFolder(
             path=path,
@@ -222,8 +232,7 @@ class RunFiles:
 
     def is_folder(self, relative: str) -> bool:
         """Tell whether a folder (no link) lies there now."""
-        folder = self.run_dir / relative
-        return folder.is_dir() and not folder.is_symlink()
+        return is_own_folder(self.run_dir / relative)
 
     @property
     def complete_checkpoints(self) -> dict[str, CheckpointFolder]:
@@ -245,9 +254,11 @@ class RunFiles:
     def names_in(self, relative: str) -> list[str]:
         """Return the names in a folder of the run, sorted; none where it does not exist or is no folder."""
         folder = self.run_dir / relative
-        try:
-            if folder.is_symlink() or not folder.is_dir():
-                return []
-            return sorted(entry.name for entry in folder.iterdir())
-        except OSError:
+        if not is_own_folder(folder):
             return []
+        try:
+            return OS.list_directory(folder)
+        except StorageError:
+            if not is_own_folder(folder):  # it went since
+                return []
+            raise

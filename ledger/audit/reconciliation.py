@@ -45,6 +45,7 @@ from ledger.errors import NewerVersionError
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.records.layout import LOG
+from ledger.storage.filesystem import OS
 from ledger.storage.lock import LockState, lock_state
 
 __all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
@@ -189,7 +190,7 @@ def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
     lock = lock_state(run_dir)
     files = RunFiles(run_dir)
     files.take_listing()
-    has_log = os.path.lexists(run_dir / LOG)
+    has_log = OS.exists(run_dir / LOG)
     waivers = find_waivers(files)
     findings = Findings(waivers=waivers.in_force)
     for waiver, reason in waivers.refused.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from typing import ClassVar, Final
@@ -22,6 +21,7 @@ from ledger.records.layout import (
     RECIPES,
 )
 from ledger.storage.atomic import is_temporary_name
+from ledger.storage.filesystem import OS
 
 __all__ = ["StrayChecker"]
 
@@ -88,7 +88,7 @@ class StrayChecker(Checker):
 
     def _is_gone(self, path: str) -> bool:
         """Tell whether a writer's retention removed what was listed."""
-        return self.stream.is_live and not os.path.lexists(self.stream.files.run_dir / path)
+        return self.stream.is_live and not OS.exists(self.stream.files.run_dir / path)
 
     def _check_top(self, names: list[str]) -> None:
         lowered = {name.lower() for name in OWN_NAMES}
@@ -105,21 +105,20 @@ class StrayChecker(Checker):
 
     def _check_kind(self, where: str, *, is_folder: bool) -> None:
         """Check that a folder or a file of ours is one, and no link or pipe."""
-        try:
-            mode = (self.stream.files.run_dir / where).lstat().st_mode
-        except OSError:
+        found = OS.look(self.stream.files.run_dir / where)
+        if found is None:
             return  # it went since
-        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+        if not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
             kind = "folder" if is_folder else "regular file"
             self.findings.add("LG406", f"is no {kind}: move it out of the run", where=where)
 
     def _check_links(self) -> None:
         """Warn of a log that has a second name: what is done to it there is done to the run."""
-        path = self.stream.files.run_dir / LOG
-        if path.is_file() and path.stat().st_nlink > 1:
+        found = OS.look(self.stream.files.run_dir / LOG)
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             self.findings.add(
                 "LG406",
-                f"is known by {path.stat().st_nlink} names (hard links): replace it by a copy of its own",
+                f"is known by {found.st_nlink} names (hard links): replace it by a copy of its own",
                 where=LOG,
                 severity="warning",
             )

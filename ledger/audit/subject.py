@@ -9,6 +9,8 @@ from typing import Final
 from ledger.dataset.manifest import METADATA_NAME
 from ledger.errors import InvalidDocumentError, UsageError
 from ledger.records.layout import LOCK, LOG, MANIFEST, RUN, parse_checkpoint_name
+from ledger.storage.files import is_folder
+from ledger.storage.filesystem import OS
 
 __all__ = ["find_run", "is_checkpoint", "is_dataset", "is_run", "require_folder"]
 
@@ -21,33 +23,34 @@ def require_folder(path: str | os.PathLike[str], *, what: str) -> Path:
 
     Raises:
         UsageError: the path is empty, absent or no folder.
+        StorageError: the system refused to look.
     """
     text = os.fspath(path)
     if not text:
         raise UsageError("the path is empty", expected=f"the folder of {what}")
     folder = Path(text)
-    if not os.path.lexists(folder):
+    if not OS.exists(folder):
         raise UsageError(
             "does not exist", path=text, expected=f"the folder of {what}", advice="check the path"
         )
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError("is no folder", path=text, expected=f"the folder of {what}")
     return folder
 
 
 def is_run(folder: Path) -> bool:
     """Tell whether a folder holds a file that only a run has."""
-    return any(os.path.lexists(folder / name) for name in RUN_FILES)
+    return any(OS.exists(folder / name) for name in RUN_FILES)
 
 
 def is_dataset(folder: Path) -> bool:
     """Tell whether a folder is a prepared dataset."""
-    return os.path.lexists(folder / METADATA_NAME)
+    return OS.exists(folder / METADATA_NAME)
 
 
 def is_checkpoint(folder: Path) -> bool:
     """Tell whether a folder is named like a checkpoint or holds a checkpoint's manifest."""
-    return parse_checkpoint_name(folder.name) is not None or os.path.lexists(folder / MANIFEST)
+    return parse_checkpoint_name(folder.name) is not None or OS.exists(folder / MANIFEST)
 
 
 def find_run(path: str | os.PathLike[str]) -> Path:
@@ -56,11 +59,12 @@ def find_run(path: str | os.PathLike[str]) -> Path:
     Raises:
         UsageError: the path is empty, absent, no folder, or a folder of runs.
         InvalidDocumentError: the folder holds nothing of a run.
+        StorageError: the system refused to look.
     """
     folder = require_folder(path, what="a run")
     if is_run(folder):
         return folder
-    runs = sorted(child.name for child in folder.iterdir() if child.is_dir() and is_run(child))
+    runs = [name for name in OS.list_directory(folder) if is_folder(folder / name) and is_run(folder / name)]
     if runs:
         count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         listed = ", ".join(runs[:LISTED_RUNS]) + (", …" if len(runs) > LISTED_RUNS else "")

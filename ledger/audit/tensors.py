@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, StorageError
 from ledger.records.documents import CheckpointFile, CheckpointManifest
 from ledger.records.fields import Json
 from ledger.storage.digests import hash_file
@@ -27,6 +27,8 @@ def digest_problems(path: Path, name: str, entry: CheckpointFile) -> Iterator[Pr
     try:
         digest = hash_file(path).sha256
         scan = None if entry.tensors is None else scan_tensors(path)
+    except StorageError:
+        raise
     except LedgerError as error:
         yield "LG402", name, str(error)
         return
@@ -50,6 +52,8 @@ def moment_problems(folder: Path, manifest: CheckpointManifest) -> Iterator[Prob
         try:
             text = read_header(folder / name).metadata.get(MARKS)
             marks = None if text is None else parse_json(text.encode(), path=folder / name)
+        except StorageError:
+            raise
         except LedgerError as error:
             yield "LG402", name, str(error)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from ledger.records.base import Document
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.report.lines import Line
+from ledger.storage.filesystem import OS
 
 __all__ = [
     "EXIT_CODES",
@@ -81,7 +83,8 @@ def verdict_exit(verdict: Verdict) -> typer.Exit:
 
 def warn_about_link(path: Path) -> None:
     """Say on standard error where a path leads that is a symbolic link."""
-    if path.is_symlink():
+    found = OS.look(path)
+    if found is not None and stat.S_ISLNK(found.st_mode):
         text = f"warning: {path} is a link to {path.resolve()}\n"
         encoding = sys.stderr.encoding or "ascii"
         sys.stderr.write(harmless(text.rstrip()).encode(encoding, "backslashreplace").decode(encoding) + "\n")

@@ -14,6 +14,8 @@ from ledger.cli.output import print_document, print_lines, verdict_exit, warn_ab
 from ledger.cli.progress import shown_bytes
 from ledger.errors import UsageError
 from ledger.report.verdict import verdict_lines
+from ledger.storage.files import is_folder
+from ledger.storage.filesystem import OS
 
 __all__ = ["command"]
 
@@ -40,6 +42,5 @@ def command(
 
 
 def _require_something(path: str) -> None:
-    folder = Path(path)
-    if path and folder.is_dir() and not any(folder.iterdir()):
-        raise UsageError("is empty", path=folder, expected="a run, a dataset or a checkpoint")
+    if path and is_folder(path) and not OS.list_directory(path):
+        raise UsageError("is empty", path=path, expected="a run, a dataset or a checkpoint")

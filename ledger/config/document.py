@@ -7,6 +7,8 @@ size and depth. Nothing is ever expanded: `${HOME}` and `~/x` are text.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ from ruamel.yaml.events import (
 
 from ledger.config.scalars import ScalarError, resolve_plain
 from ledger.config.tree import Node, Place
-from ledger.errors import ConfigError, StorageError
+from ledger.errors import ConfigError, StorageError, UnsafeError
+from ledger.storage.filesystem import OS, error_number
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "read_file", "read_override"]
 
@@ -94,20 +97,26 @@ def _override_value(value: str, where: Place) -> Node:
 
 
 def _read_bytes(path: Path) -> bytes:
+    """Read a file, links followed; a pipe does not make this wait."""
     try:
-        mode = path.stat().st_mode
-        # Looked at before it is opened: opening a pipe would wait for its writer.
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-            raise ConfigError(f"the configuration is {kind}", path=path, expected="a YAML file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ConfigError("no such configuration file", path=path, advice="check the path") from error
-    except ValueError as error:
+        with OS.opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+            mode = OS.fstat(descriptor, path=path).st_mode
+            if not stat.S_ISREG(mode):
+                kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+                raise ConfigError(f"the configuration is {kind}", path=path, expected="a YAML file")
+            content = b""
+            while len(content) <= MAX_BYTES and (part := OS.read(descriptor, MAX_BYTES + 1, path=path)):
+                content += part
+    except UnsafeError as error:
         raise ConfigError("not a usable path", path=repr(path), advice="check the path") from error
-    except OSError as error:
-        raise StorageError(f"cannot read the configuration: {error.strerror}", path=path) from error
+    except StorageError as error:
+        if error_number(error) in {errno.ENOENT, errno.ENOTDIR}:
+            raise ConfigError("no such configuration file", path=path, advice="check the path") from error
+        if error_number(error) == errno.ENXIO:  # a socket
+            raise ConfigError(
+                "the configuration is not a regular file", path=path, expected="a YAML file"
+            ) from error
+        raise
     if len(content) > MAX_BYTES:
         raise ConfigError("the configuration is too large", path=path, expected="at most 1 MiB")
     return content

@@ -22,6 +22,8 @@ from ledger.dataset.npy import ArrayDtype, NpyHeader, read_array, read_header, r
 from ledger.errors import EvidenceMissingError, UsageError, VerificationError
 from ledger.records.dataset import DatasetManifest, ShardEntry, SplitInventory
 from ledger.storage.documents import document_sha256, read_document
+from ledger.storage.files import require_own_file
+from ledger.storage.filesystem import OS
 
 __all__ = [
     "MAX_MANIFEST_BYTES",
@@ -177,8 +179,10 @@ def open_dataset(path: str | PathLike[str]) -> Dataset:
     """
     directory = Path(path)
     manifest = read_manifest(directory)
-    if not (directory / TOKENIZER_NAME).is_file():
-        raise EvidenceMissingError("the file does not exist", path=directory / TOKENIZER_NAME, advice=_ADVICE)
+    tokenizer = directory / TOKENIZER_NAME
+    if not OS.exists(tokenizer):
+        raise EvidenceMissingError("the file does not exist", path=tokenizer, advice=_ADVICE)
+    require_own_file(tokenizer)
     for inventory in manifest.splits.values():
         for shard in inventory.shards:
             check_shard(directory, shard=shard, dtype=manifest.dtype)
@@ -189,7 +193,7 @@ def open_dataset(path: str | PathLike[str]) -> Dataset:
 def read_manifest(directory: Path) -> DatasetManifest:
     """Read and validate metadata.json alone, the names in it included; raises what `open_dataset` raises."""
     path = directory / METADATA_NAME
-    if not path.exists() and not path.is_symlink():
+    if not OS.exists(path):
         problem = "there is no prepared dataset here: metadata.json does not exist"
         raise EvidenceMissingError(problem, path=directory, advice="prepare it with `ledger prepare`")
     manifest = read_document(path, DatasetManifest, max_bytes=MAX_MANIFEST_BYTES)

@@ -32,7 +32,7 @@ from ledger.dataset.manifest import (
 )
 from ledger.dataset.npy import read_array
 from ledger.dataset.parallel import map_in_order
-from ledger.errors import InvalidDocumentError, LedgerError, VerificationError
+from ledger.errors import InvalidDocumentError, LedgerError, StorageError, VerificationError
 from ledger.records.dataset import DatasetManifest, PreparationNotes, SplitInventory
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_sha256, read_document
@@ -96,7 +96,8 @@ def verify_dataset(
         workers: threads that hash; null: one a core.
 
     Raises:
-        LedgerError: the manifest itself cannot be read or trusted; everything else is a problem in the result.
+        StorageError: the system refused to read something: nothing can be said of it.
+        LedgerError: the manifest itself cannot be trusted; everything else is a problem in the result.
     """
     directory = Path(path)
     manifest = read_manifest(directory)
@@ -151,12 +152,16 @@ def _check_structure(directory: Path, *, manifest: DatasetManifest) -> Iterator[
         for shard in inventory.shards:
             try:
                 check_shard(directory, shard=shard, dtype=manifest.dtype)
+            except StorageError:
+                raise
             except LedgerError as error:
                 yield DatasetProblem(shard.file, error)
             if shard.ends is None:
                 continue
             try:
                 check_ends(directory, shard=shard)
+            except StorageError:
+                raise
             except LedgerError as error:
                 yield DatasetProblem(shard.ends.file, error)
 
@@ -166,6 +171,8 @@ def _verify_file(
 ) -> DatasetProblem | None:
     try:
         _, found = hash_file(path, progress=progress)
+    except StorageError:
+        raise
     except LedgerError as error:
         return DatasetProblem(path.name, error)
     if found == sha256:
@@ -194,6 +201,8 @@ def _read_blocks(directory: Path) -> Mapping[str, Sequence[str]]:
     """Return the digests of blocks that the notes hold; nothing where there are no notes that can be read."""
     try:
         notes = read_document(directory / NOTES_NAME, PreparationNotes, max_bytes=MAX_MANIFEST_BYTES)
+    except StorageError:
+        raise
     except LedgerError:
         return {}
     return notes.blocks
@@ -224,10 +233,12 @@ def _check_all_ends(
 def _check_notes(directory: Path, *, manifest: DatasetManifest) -> Iterator[DatasetProblem]:
     """Compare the identity with the one that was noted when the dataset was prepared; the notes may be absent."""
     path = directory / NOTES_NAME
-    if not path.exists() and not path.is_symlink():
+    if not OS.exists(path):
         return
     try:
         notes = read_document(path, PreparationNotes, max_bytes=MAX_MANIFEST_BYTES)
+    except StorageError:
+        raise
     except LedgerError as error:
         yield DatasetProblem(NOTES_NAME, error)
         return
@@ -257,7 +268,7 @@ def _warnings(directory: Path, *, listed: dict[str, str], broken: set[str]) -> I
 
 
 def _unlisted(directory: Path, *, listed: set[str]) -> Iterator[DatasetProblem]:
-    for name in sorted(entry.name for entry in directory.iterdir()):
+    for name in OS.list_directory(directory):
         if name not in listed:
             problem = "the manifest does not list this file"
             error = InvalidDocumentError(problem, path=directory / name, advice="move it elsewhere")

@@ -16,6 +16,7 @@ from ledger.records.layout import (
     parse_checkpoint_name,
 )
 from ledger.storage.atomic import is_temporary_name
+from ledger.storage.files import is_own_folder
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["find_temporaries", "remove_temporaries", "remove_tree"]
@@ -50,7 +51,7 @@ def _places(run_dir: Path, *, fs: FileSystem) -> Iterator[str]:
     """Yield the folders of a run in which the ledger makes temporary names; `""` is the run's own."""
     yield ""
     for folder in _FOLDERS:
-        if _is_folder(run_dir / folder, fs=fs):
+        if is_own_folder(run_dir / folder, fs=fs):
             yield folder
             if folder == CHECKPOINTS:
                 yield from _checkpoints(run_dir, fs=fs)
@@ -58,7 +59,7 @@ def _places(run_dir: Path, *, fs: FileSystem) -> Iterator[str]:
 
 def _checkpoints(run_dir: Path, *, fs: FileSystem) -> Iterator[str]:
     for name in fs.list_directory(run_dir / CHECKPOINTS):
-        if parse_checkpoint_name(name) and _is_folder(run_dir / CHECKPOINTS / name, fs=fs):
+        if parse_checkpoint_name(name) and is_own_folder(run_dir / CHECKPOINTS / name, fs=fs):
             yield f"{CHECKPOINTS}/{name}"
 
 
@@ -66,10 +67,6 @@ def _temporaries_in(run_dir: Path, folder: str, *, fs: FileSystem) -> Iterator[s
     for name in fs.list_directory(run_dir / folder):
         if is_temporary_name(name):
             yield f"{folder}/{name}" if folder else name
-
-
-def _is_folder(path: Path, *, fs: FileSystem) -> bool:
-    return fs.exists(path) and stat.S_ISDIR(fs.stat(path).st_mode)
 
 
 def remove_tree(path: Path, *, fs: FileSystem) -> None:

@@ -15,6 +15,7 @@ from ledger.pilot.stages import make_stages
 from ledger.records.pilot import StageRecord
 from ledger.storage.documents import read_document, write_document
 from ledger.storage.files import ensure_folder, ensure_folders
+from ledger.storage.filesystem import OS
 from ledger.storage.lock import RunLock
 
 __all__ = ["STAGES", "StageFailedError", "run_pilot"]
@@ -78,7 +79,7 @@ def _run_stage(stage: Stage) -> StageOutcome:
 
 def _recorded(stage: Stage) -> StageRecord | None:
     path = stage.folder / RECORD
-    return read_document(path, StageRecord) if path.exists() else None
+    return read_document(path, StageRecord) if OS.exists(path) else None
 
 
 def _record(stage: Stage, inputs: dict[str, str], evidence: Evidence) -> StageRecord:

@@ -28,6 +28,7 @@ from ledger.records.fields import is_finite
 from ledger.records.layout import LOG
 from ledger.records.pilot import Gate, StageFile, StageRun
 from ledger.storage.digests import hash_file
+from ledger.storage.filesystem import OS
 
 __all__ = ["make_stages"]
 
@@ -217,7 +218,7 @@ def equivalence_gates(verdict: Verdict) -> list[Gate]:
 
 
 def _was_started(run_dir: Path) -> bool:
-    return (run_dir / LOG).exists() and bool(measure_run(run_dir).history.sessions)
+    return OS.exists(run_dir / LOG) and bool(measure_run(run_dir).history.sessions)
 
 
 def _updates_redone(found: RunMeasurements) -> int:

@@ -22,7 +22,7 @@ from ledger.storage.atomic import create_file, publish_folder, sync_file, tempor
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_bytes
-from ledger.storage.files import ensure_folder
+from ledger.storage.files import ensure_folder, is_own_folder
 from ledger.storage.filesystem import FileSystem
 from ledger.storage.safetensors import hash_tensors
 
@@ -94,7 +94,7 @@ def discard_checkpoint_folder(folder: Path, *, fs: FileSystem) -> None:
 
 
 def _describe(path: Path, *, fs: FileSystem) -> CheckpointFile:
-    if path.is_dir():
+    if is_own_folder(path, fs=fs):
         raise UsageError("a checkpoint holds files only", path=path, expected="no folder inside a checkpoint")
     sync_file(path, fs=fs)
     size, sha256 = hash_file(path, fs=fs)

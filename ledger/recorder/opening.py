@@ -34,7 +34,7 @@ from ledger.storage.atomic import is_temporary_name
 from ledger.storage.clock import Clock
 from ledger.storage.damage import damage_error
 from ledger.storage.documents import read_document
-from ledger.storage.files import ensure_folders
+from ledger.storage.files import ensure_folders, is_folder
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.lock import RunLock
 from ledger.storage.log import LogTail, read_log
@@ -238,7 +238,7 @@ def refuse_foreign_folder(run_dir: Path, *, fs: FileSystem = OS) -> None:
     """
     if not fs.exists(run_dir):
         return
-    if not run_dir.is_dir():
+    if not is_folder(run_dir, fs=fs):
         raise UsageError(
             "is not a directory", path=run_dir, expected="a run folder, or a path that does not exist"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,10 @@ __all__ = [
     "READ_FLAGS",
     "ensure_folder",
     "ensure_folders",
+    "files_below",
+    "is_folder",
+    "is_own_file",
+    "is_own_folder",
     "open_regular_file",
     "opened_regular_file",
     "read_regular_file",
@@ -36,7 +40,7 @@ def open_regular_file(path: StrPath, *, flags: int = READ_FLAGS, fs: FileSystem 
     """Open a regular file and return its descriptor.
 
     Raises:
-        EvidenceMissingError: there is nothing at the path.
+        EvidenceMissingError: nothing is at the path, or can be.
         UnsafeError: it is a link, folder, pipe, socket or device.
         StorageError: the system refused.
     """
@@ -106,6 +110,53 @@ def ensure_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
     return True
 
 
+def is_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
+    """Tell whether a path leads to a folder, links followed; false where nothing stands.
+
+    Raises:
+        StorageError: the system refused to look.
+    """
+    found = fs.look(f"{os.fspath(path)}/.")
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_own_folder(path: StrPath, *, fs: FileSystem = OS) -> bool:
+    """Tell whether a folder itself stands at a path, no link to one; errors as `is_folder`."""
+    found = fs.look(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_own_file(path: StrPath, *, fs: FileSystem = OS) -> bool:
+    """Tell whether a regular file itself stands at a path, no link to one; errors as `is_folder`."""
+    found = fs.look(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def files_below(
+    folder: StrPath, *, leaves_out: Callable[[str], bool] = lambda _: False, fs: FileSystem = OS
+) -> list[str]:
+    """Return the paths below a folder, sorted, of what is no folder; folders that `leaves_out` names are not entered.
+
+    A link to a file counts; a link to a folder is neither returned nor followed.
+
+    Raises:
+        StorageError: the system refused to list a folder; nothing is left out in silence.
+    """
+    root, found, pending = os.fspath(folder), [], [""]
+    while pending:
+        below = pending.pop()
+        for name in fs.list_directory(f"{root}/{below}"):
+            path = f"{below}{name}"
+            entry = fs.look(f"{root}/{path}")
+            if entry is None:  # it went since
+                continue
+            if stat.S_ISDIR(entry.st_mode):
+                pending += [] if leaves_out(name) else [f"{path}/"]
+            elif not (stat.S_ISLNK(entry.st_mode) and is_folder(f"{root}/{path}", fs=fs)):
+                found.append(path)
+    return sorted(found)
+
+
 def require_own_folder(path: StrPath, *, fs: FileSystem = OS) -> None:
     """Make sure that a folder itself stands at a path, no link to one.
 
@@ -148,12 +199,14 @@ def ensure_folders(path: StrPath, *, fs: FileSystem = OS) -> list[Path]:
 def _explain_refusal(error: StorageError, path: StrPath, *, fs: FileSystem) -> LedgerError:
     """Say what stood in the way of opening a file."""
     number = error_number(error)
-    if number == errno.ENOENT:
+    if number in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}:
         return EvidenceMissingError("there is no such file", path=path, advice="check the path")
     if number in {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}:
-        mode = fs.stat(path).st_mode
-        if not stat.S_ISREG(mode):
-            return _unsafe(mode, path)
+        found = fs.look(path)
+        if found is None:  # a folder above is a link that leads to itself
+            return EvidenceMissingError("there is no such file", path=path, advice="check the path")
+        if not stat.S_ISREG(found.st_mode):
+            return _unsafe(found.st_mode, path)
     return error
 
 

@@ -18,7 +18,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from ledger.errors import StorageError, UnsafeError
 
-__all__ = ["OS", "DurabilityWarning", "FileSystem", "StrPath", "error_number"]
+__all__ = ["OS", "DurabilityWarning", "FileSystem", "StrPath", "error_number", "folder_lost"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """A path as text or as a path object."""
@@ -52,6 +52,9 @@ _DEFAULT_ADVICE: Final = "nothing was retried; solve this, then run it again"
 
 _CANNOT_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
 """What a file system answers that has no sync for folders; a device that failed answers otherwise."""
+
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What a system answers that looked for a path and found nothing at it, in contrast to one that could not look."""
 
 _unprovable_devices: set[int] = set()
 """Devices whose folders cannot be synced and that a warning has named."""
@@ -208,8 +211,21 @@ class FileSystem:
         return sorted(self._call("list", path, os.listdir, os.fspath(path)))
 
     def stat(self, path: StrPath, *, directory: int | None = None) -> os.stat_result:
-        """Describe what stands at a path (relative to an open `directory`), never following a final link."""
-        return self._call("stat", path, os.stat, os.fspath(path), dir_fd=directory, follow_symlinks=False)
+        """Describe what stands at a path, never following a final link.
+
+        With an open `directory`, what the path's last name means in there; then the path only serves the message.
+        """
+        place = os.fspath(path) if directory is None else os.path.basename(os.fspath(path))  # noqa: PTH119 - text
+        return self._call("stat", path, os.stat, place, dir_fd=directory, follow_symlinks=False)
+
+    def look(self, path: StrPath, *, directory: int | None = None) -> os.stat_result | None:
+        """Describe what stands at a path as `stat` does; `None` where nothing does, whatever its folders are."""
+        try:
+            return self.stat(path, directory=directory)
+        except StorageError as error:
+            if error_number(error) in _NOTHING_THERE:
+                return None
+            raise
 
     def fstat(self, descriptor: int, *, path: StrPath) -> os.stat_result:
         """Describe an open file."""
@@ -227,36 +243,23 @@ class FileSystem:
             StorageError: it was deleted, or the system does not tell where it is.
         """
         opened = self.fstat(directory, path=path)
+        if opened.st_nlink == 0:
+            raise folder_lost(path)
         if self._names(path, opened):
             return path
         moved = self._call("find the folder", path, os.readlink, f"/proc/self/fd/{directory}")
         if self._names(moved, opened):
             return moved
-        raise StorageError(
-            "the folder was deleted while it was in use",
-            path=path,
-            advice="nothing more can be written to it; restore it from a copy",
-        )
+        raise folder_lost(path)
 
     def _names(self, path: StrPath, opened: os.stat_result) -> bool:
         """Tell whether a path, its links followed, leads to an open folder."""
-        try:
-            found = self.stat(f"{os.fspath(path)}/.")
-        except StorageError as error:
-            if error_number(error) in {errno.ENOENT, errno.ENOTDIR}:
-                return False
-            raise
-        return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+        found = self.look(f"{os.fspath(path)}/.")
+        return found is not None and (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
     def exists(self, path: StrPath) -> bool:
         """Tell whether anything, a dangling link included, stands at a path."""
-        try:
-            self.stat(path)
-        except StorageError as error:
-            if error_number(error) == errno.ENOENT:
-                return False
-            raise
-        return True
+        return self.look(path) is not None
 
     def _call(
         self,
@@ -285,6 +288,16 @@ def error_number(error: StorageError) -> int | None:
     """Return the system's `errno` behind a `StorageError`, where there is one."""
     cause = error.__cause__
     return cause.errno if isinstance(cause, OSError) else None
+
+
+def folder_lost(path: StrPath) -> StorageError:
+    """Return the error for a folder that a writer has open and that no path leads to any more."""
+    return StorageError(
+        "the folder was deleted, or moved to another file system, while it was being written to",
+        path=os.path.abspath(path),  # noqa: PTH100 - text, not always a Path
+        advice="nothing more was written, and what was logged went with it; put it back from where it was moved "
+        "to, or from a copy, then resume",
+    )
 
 
 def _storage_error(error: OSError, operation: str, path: StrPath) -> StorageError:

@@ -118,12 +118,8 @@ class RunLock:
         """
         if self._descriptor is not None and self._is_in_place(self._descriptor):
             return
-        if self._folder is not None and self._fs.fstat(self._folder, path=self._path.parent).st_nlink == 0:
-            raise StorageError(
-                "the run folder was deleted while this writer used it",
-                path=self._path.parent,
-                advice="nothing more can be written to it; restore it from a copy",
-            )
+        if self._folder is not None:
+            self._fs.locate(self._folder, path=self._path.parent)
         raise UnsafeError(
             "the lock file was removed or replaced while this writer held it",
             path=self._path,
@@ -158,12 +154,9 @@ class RunLock:
             time.sleep(_PAUSE_SECONDS)
 
     def _is_in_place(self, descriptor: int) -> bool:
-        try:
-            named = self._fs.stat(self._path.name, directory=self._folder)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return False
-            raise
+        named = self._fs.look(self._path, directory=self._folder)
+        if named is None:
+            return False
         locked = self._fs.fstat(descriptor, path=self._path)
         return FileIdentity(named.st_dev, named.st_ino) == FileIdentity(locked.st_dev, locked.st_ino)
 

@@ -261,7 +261,14 @@ class EventLog:
 
     def _require_same_file(self) -> None:
         """Make sure that the log's name still means the opened file, at the length that this writer left."""
-        status = self._fs.stat(self._path.name, directory=self._folder)
+        status = self._fs.look(self._path, directory=self._folder)
+        if status is None:
+            self.locate_folder()
+            raise StorageError(
+                "the log was removed or renamed while it was being written",
+                path=os.path.abspath(self._path),  # noqa: PTH100 - where it was when it was opened
+                advice="put it back from where it was moved to, or from a copy, then resume",
+            )
         if FileIdentity(status.st_dev, status.st_ino) != self._identity:
             raise StorageError(
                 "this is no longer the file that was opened",

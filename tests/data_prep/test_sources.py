@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import gzip
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from data_prep.sources.document import Document
+from data_prep.sources.files import find_files
 from data_prep.sources.jsonl import JsonlFiles
 from data_prep.sources.python_docs import PythonDocs
 from data_prep.sources.text import TextFiles
-from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError, VerificationError
+from ledger.errors import (
+    ConfigError,
+    EvidenceMissingError,
+    InvalidDocumentError,
+    StorageError,
+    VerificationError,
+)
+from ledger.storage.filesystem import FileSystem
+from tests.data_prep.corpus import write_jsonl
+from tests.support.faults import diverted
 
 
 def texts(source) -> list[str]:
@@ -194,3 +208,63 @@ def test_documents_know_their_size_and_place(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "é"}))
     (document,) = JsonlFiles([str(tmp_path / "a.jsonl")], column="text").documents()
     assert document == Document("é".encode(), str(tmp_path / "a.jsonl"), "line 1")
+
+
+class Unlistable(FileSystem):
+    """Cannot list one folder."""
+
+    def perform(self, operation, path, function, *arguments, **options):
+        if operation == "list" and Path(path).name == "b":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().perform(operation, path, function, *arguments, **options)
+
+
+@pytest.mark.parametrize("entry", ["", "*/*.jsonl", "**/*.jsonl"])
+def test_a_folder_that_cannot_be_listed_is_an_error_and_never_left_out(entry: str, tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_jsonl(tmp_path / name / "text.jsonl", ["text"])
+    named = [str(tmp_path / entry)]
+    assert len(find_files(named, suffixes=[".jsonl"])) == 2
+    with diverted(Unlistable()), pytest.raises(StorageError, match="EIO"):
+        find_files(named, suffixes=[".jsonl"])
+
+
+PATTERNS = [
+    "*.jsonl",
+    "*/*.jsonl",
+    "**/*.jsonl",
+    "**",
+    "a/**",
+    "a/**/deep/*",
+    "[ab]/?.jsonl",
+    ".*/*",
+    "a*/../b/*",
+    "none/*",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_means_what_it_means_to_python(pattern: str, tmp_path: Path):
+    for name in (
+        "t.jsonl",
+        "a/x.jsonl",
+        "a/deep/y.jsonl",
+        "a/deep/er/deep/z",
+        "b/x.jsonl",
+        ".h/x.jsonl",
+        "b/.h",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    expected = {
+        path
+        for found in glob.glob(f"{tmp_path}/{pattern}", recursive=True)  # noqa: PTH207 - what is compared with
+        if (path := Path(found)).is_file()
+    }
+    if not expected:
+        with pytest.raises(EvidenceMissingError):
+            find_files([f"{tmp_path}/{pattern}"], suffixes=[".jsonl"])
+        return
+    found = find_files([f"{tmp_path}/{pattern}"], suffixes=[".jsonl"])
+    assert {file.path for file in found} == expected

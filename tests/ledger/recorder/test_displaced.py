@@ -173,6 +173,20 @@ class TestDeletedFolder:
             under_way(unaudited_dir, lambda *_: shell("rm", "-r", unaudited_dir))
         assert caught.value.exit_code == 4
         assert not unaudited_dir.exists()
+        first = str(caught.value).partition("; ")[0]
+        assert first.startswith(f"{unaudited_dir}: the folder was deleted, or moved to another file system")
+        assert "then resume" in str(caught.value)
+
+    def test_a_folder_named_from_where_the_writer_stands_is_told_in_full(
+        self, unaudited_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.chdir(unaudited_dir.parent)
+        with pytest.raises(StorageError, match=f"^{unaudited_dir}: the folder was deleted"):
+            under_way(Path(unaudited_dir.name), lambda *_: shell("rm", "-r", unaudited_dir))
+
+    def test_of_a_folder_that_stays_the_log_is_named(self, unaudited_dir: Path):
+        with pytest.raises(StorageError, match=f"^{unaudited_dir / LOG}: the log was removed or renamed"):
+            under_way(unaudited_dir, lambda *_: shell("rm", unaudited_dir / LOG))
 
     def test_the_session_s_end_is_refused(self, unaudited_dir: Path):
         with pytest.raises(StorageError, match="deleted"):

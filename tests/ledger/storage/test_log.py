@@ -288,7 +288,7 @@ class TestForeignHands:
 
     def test_removed(self, log: EventLog, path: Path):
         path.unlink()
-        self.require_poisoned(log, path, "ENOENT")
+        self.require_poisoned(log, path, "removed or renamed")
 
     def test_a_folder_that_is_moved_is_followed(self, tmp_path: Path):
         (tmp_path / "run").mkdir()
