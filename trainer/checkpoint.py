@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state, verify_checkpoint_files
 from ledger.errors import RefusedError
 from ledger.records.documents import TrainerState
-from trainer.state import TrainingState
+from ledger.storage.safetensors import TensorInfo, read_header
+from ledger.storage.tensor_files import TensorForm, read_tensors, write_safetensors
+from trainer.state import DTYPES, TrainingState, tensor_bytes
 
 __all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors"]
 
@@ -27,13 +27,22 @@ OPTIMIZER_FILE: Final = "optimizer.safetensors"
 
 
 def write_tensors(folder: Path, state: TrainingState, *, metadata: Mapping[str, str]) -> None:
-    """Write the model's and the optimizer's tensors; `metadata` has one key, else the files would not repeat."""
-    for name, tensors in ((MODEL_FILE, state.model_tensors()), (OPTIMIZER_FILE, state.optimizer_tensors())):
-        save_file(
-            {key: value.detach().contiguous() for key, value in tensors.items()},
-            folder / name,
-            metadata=dict(metadata),
-        )
+    """Write the model's and the optimizer's tensors, one at a time, into new files.
+
+    Raises:
+        StorageError: the system refused; what is there is nobody's checkpoint yet.
+    """
+    _write(folder / MODEL_FILE, state.model_tensors(), metadata)
+    _write(folder / OPTIMIZER_FILE, state.optimizer_tensors(), metadata)
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    write_safetensors(
+        path,
+        {name: TensorForm(DTYPES[tensor.dtype], tensor.shape) for name, tensor in tensors.items()},
+        content=lambda name: tensor_bytes(tensors[name]),
+        metadata=metadata,
+    )
 
 
 def restore_checkpoint(checkpoint: CompleteCheckpoint, state: TrainingState) -> TrainerState:
@@ -67,17 +76,29 @@ def _restore_optimizer(path: Path, state: TrainingState, *, step: int) -> None:
 
 def _load(path: Path, expected: Mapping[str, Tensor], put: Callable[[str, Tensor], object]) -> None:
     """Hand every tensor of a file to `put`, one at a time, after its name, type and shape were checked."""
-    with safe_open(path, framework="pt", device="cpu") as file:
-        _refuse_other_names(path, found=set(file.keys()), expected=set(expected))
-        for name, template in expected.items():
-            value = file.get_tensor(name)
-            if (value.dtype, value.shape) != (template.dtype, template.shape):
-                raise RefusedError(
-                    f"tensor {name} is {value.dtype} {tuple(value.shape)}",
-                    path=path,
-                    expected=f"{template.dtype} {tuple(template.shape)}, as the recipe's model has it",
-                )
-            put(name, value)
+    found = read_header(path).tensors
+    _refuse_other_names(path, found=set(found), expected=set(expected))
+    for name, template in expected.items():
+        _refuse_other_form(path, name, found[name], template)
+    for name, _, data in read_tensors(path):
+        put(name, _tensor_of(data, expected[name]))
+
+
+def _tensor_of(data: bytearray, template: Tensor) -> Tensor:
+    """Return bytes as a tensor in memory of torch's own, since it may be kept."""
+    if not data:
+        return torch.empty(template.shape, dtype=template.dtype)
+    return torch.frombuffer(data, dtype=template.dtype).reshape(template.shape).clone()
+
+
+def _refuse_other_form(path: Path, name: str, found: TensorInfo, template: Tensor) -> None:
+    expected = (DTYPES[template.dtype], tuple(template.shape))
+    if (found.dtype, found.shape) != expected:
+        raise RefusedError(
+            f"tensor {name} is {found.dtype} {list(found.shape)}",
+            path=path,
+            expected=f"{expected[0]} {list(expected[1])}, as the recipe's model has it",
+        )
 
 
 def _refuse_other_names(path: Path, *, found: set[str], expected: set[str]) -> None:

@@ -141,7 +141,7 @@ def _training_stack() -> ModuleType:
     try:
         return importlib.import_module("trainer.session")
     except ModuleNotFoundError as error:
-        if error.name not in {"torch", "safetensors"}:
+        if error.name != "torch":
             raise
         raise UsageError(
             f"training needs {error.name}, which is not installed", advice="pip install 'pilot-ledger[train]'"

@@ -24,7 +24,7 @@ from trainer.precision import LossScaler
 from trainer.randomness import capture_randomness, restore_randomness, seed_everything
 from trainer.schedule import ScheduleState
 
-__all__ = ["TrainingState", "build_state", "tensor_entry"]
+__all__ = ["DTYPES", "TrainingState", "build_state", "tensor_bytes", "tensor_entry"]
 
 DTYPES: Final[dict[torch.dtype, str]] = {
     torch.float64: "F64",
@@ -98,11 +98,14 @@ def build_state(config: TrainerConfig) -> TrainingState:
 
 def tensor_entry(tensor: Tensor) -> TensorEntry:
     """Return type, shape and SHA-256 of a tensor's little-endian bytes."""
+    digest = hashlib.sha256(tensor_bytes(tensor)).hexdigest()
+    return TensorEntry(dtype=DTYPES[tensor.dtype], shape=list(tensor.shape), sha256=digest)
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """Return a tensor's little-endian bytes; a copy only where it is on another device or not contiguous."""
     stored = tensor.detach().cpu().contiguous()
-    data = stored.reshape(-1).view(torch.uint8).numpy()
-    return TensorEntry(
-        dtype=DTYPES[stored.dtype], shape=list(stored.shape), sha256=hashlib.sha256(data.data).hexdigest()
-    )
+    return stored.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _table_sha256(tensors: dict[str, Tensor]) -> str:

@@ -21,6 +21,7 @@ from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.strict_json import parse_json
 
 __all__ = [
+    "ELEMENT_BYTES",
     "SafetensorsHeader",
     "TensorInfo",
     "TensorScan",
@@ -45,12 +46,13 @@ _NUMPY_TYPES: Final = {
 }  # fmt: skip
 """The types whose numbers NumPy reads; the others are known by their bytes alone."""
 
-_ELEMENT_BYTES: Final = {
+ELEMENT_BYTES: Final = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
     "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
     "U32": 4, "I32": 4, "F32": 4,
     "U64": 8, "I64": 8, "F64": 8, "C64": 8,
 }  # fmt: skip
+"""The format's element types and their sizes."""
 
 
 class TensorInfo(NamedTuple):
@@ -185,18 +187,18 @@ def _validate_tensor(name: str, entry: object, path: StrPath) -> TensorInfo:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise _invalid("its entry is malformed", path, place=place, expected="dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in _ELEMENT_BYTES:
+    if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
         raise _invalid(
             f"the element type {ascii(dtype)[:40]} is unknown",
             path,
             place=place,
-            expected=", ".join(_ELEMENT_BYTES),
+            expected=", ".join(ELEMENT_BYTES),
         )
     if not _is_counts(shape) or len(shape) > _MAX_DIMENSIONS:
         raise _invalid("its shape is no list of counts", path, place=place)
     if not _is_counts(offsets) or len(offsets) != 2 or offsets[1] < offsets[0]:
         raise _invalid("its data_offsets are no begin and end in this order", path, place=place)
-    needed = math.prod(shape) * _ELEMENT_BYTES[dtype]
+    needed = math.prod(shape) * ELEMENT_BYTES[dtype]
     if needed != offsets[1] - offsets[0]:
         raise _invalid(
             f"its offsets span {offsets[1] - offsets[0]:,} bytes",
