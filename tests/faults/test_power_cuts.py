@@ -51,7 +51,7 @@ def test_a_sample_of_power_cuts_loses_nothing_that_was_synced(name, stages, tmp_
 @pytest.mark.parametrize("name", NAMES)
 def test_no_power_cut_loses_what_was_synced(name, stages, tmp_path):
     states = cut_states(stages[name], most=96, seed=1)
-    states = random.Random(2).sample(states, min(len(states), 700))
+    states = random.Random(2).sample(states, min(len(states), SCENARIO[name].most or 700))
     halves = [states[::2], states[1::2]]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         found = pool.map(try_cuts, [stages[name]] * 2, halves, [tmp_path / "a", tmp_path / "b"], [1, 1])

@@ -25,6 +25,7 @@ from tests.support.faults_scenarios import SCENARIO, SCENARIOS, finished_run
 PACKAGES = (ledger, data_prep, trainer)
 PRIMITIVES = {
     *("create_file", "replace_file", "publish_folder", "sync_file", "write_document", "write_array"),
+    "write_safetensors",
     *("quarantine_tail", "ensure_folder", "claim_log", "remove_temporaries"),
 }
 """Functions of ours that write."""
@@ -58,7 +59,6 @@ AROUND_THE_SEAM = {
 }
 """Calls that change files without passing through the seam."""
 EXCUSED = {
-    "trainer.checkpoint:write_tensors": "the library writes tensors; the recorder syncs, hashes and commits them",
     "ledger.recorder.opening:acquire_lock": "its removal of an empty folder needs a disk that folds case",
     "ledger.storage.mounts:is_case_insensitive": "its probe removes what it made, on a disk that folds case too",
     "data_prep.hub:_remember": "the cache of downloads, which is no record",
@@ -70,7 +70,7 @@ EXCUSED = {
 """Writing functions that no scenario reaches, with the reason."""
 WRITING_COMMANDS = {
     "prepare": "dataset",
-    "train": "session start",
+    "train": "training",
     "pilot": "pilot stage",
     "reconcile": "verdict",
     "seal": "seal",
@@ -176,7 +176,8 @@ def test_the_search_finds_what_is_known_to_write():
         "ledger.storage.lock:_write_holder",
         "data_prep.workspace:open_workspace",
         "data_prep.pipeline:prepare",
-        "trainer.checkpoint:write_tensors",
+        "trainer.checkpoint:_write",
+        "ledger.storage.tensor_files:write_safetensors",
     } <= functions_that_write()
 
 

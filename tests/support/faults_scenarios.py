@@ -35,6 +35,7 @@ from tests.support.faults_checks import (
     check_stage_done,
 )
 from tests.support.faults_session import RAISED, SETTINGS, session
+from tests.support.faults_trainer import data_beside, finish_training, train_to_a_checkpoint, trained
 from tests.support.toy import (
     ToyLoop,
     attempt,
@@ -391,6 +392,16 @@ SCENARIOS: Final = (
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
     _run_scenario("waiver", _waived_run, waive, recover=_waive),
     Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed),
+    Scenario(
+        "training",
+        "run",
+        data_beside,
+        train_to_a_checkpoint,
+        check_run,
+        finish_training,
+        trained,
+        most=60,
+    ),
     Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
     Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
     Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),
