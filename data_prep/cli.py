@@ -23,6 +23,7 @@ from data_prep.manifest import ALGORITHM
 from data_prep.pipeline import PreparedDataset, prepare
 from data_prep.progress import Progress, Quiet
 from data_prep.sources.opening import open_source
+from ledger.cli.options import AllowNetworkFs
 from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, leaf_classes, load_config
 
@@ -54,12 +55,13 @@ def prepare_command(
     config: ConfigFiles,
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="Folder of the dataset.")],
     overrides: Overrides = None,
+    allow_network_fs: AllowNetworkFs = False,
     as_json: AsJson = False,
 ) -> None:
     """Prepare a dataset; with the same configuration again, verify and reuse it."""
     resolved = load_config(config, overrides or (), model=PreparationConfig)
     with _progress() as progress:
-        prepared = prepare(resolved, output=output, progress=progress)
+        prepared = prepare(resolved, output=output, progress=progress, allow_network_fs=allow_network_fs)
     if as_json:
         print(json.dumps(_summary(prepared), indent=2))
     else:

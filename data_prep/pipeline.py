@@ -34,6 +34,7 @@ from ledger.storage.atomic import create_file
 from ledger.storage.clock import Clock, SystemClock
 from ledger.storage.documents import document_bytes, document_sha256, write_document
 from ledger.storage.filesystem import OS, FileSystem
+from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["PreparedDataset", "prepare"]
 
@@ -59,6 +60,7 @@ def prepare(
     *,
     output: str | os.PathLike[str],
     progress: Progress | None = None,
+    allow_network_fs: bool = False,
     clock: Clock | None = None,
     fs: FileSystem = OS,
 ) -> PreparedDataset:
@@ -71,6 +73,7 @@ def prepare(
         RefusedError: another dataset, or something else, stands at `output`; or an input changed meanwhile.
         VerificationError: the dataset at `output` is damaged.
         LockedError: another process is preparing it.
+        UnsafeError: `output` lies on a network file system and nobody asked for writing there.
         StorageError: the system refuses.
         WorkerDiedError: a process that tokenized was killed.
     """
@@ -82,6 +85,7 @@ def prepare(
     if is_occupied(target, fs=fs):
         verified = verify_existing(target, plan=job.plan, progress=job.progress)
         return PreparedDataset(target, verified.manifest, verified.metadata_sha256, "reused")
+    refuse_network_file_system(target, is_allowed=allow_network_fs)
     started, begin = clock.now(), clock.monotonic()
     with open_workspace(target, fs=fs) as workspace, _keeping_shards(workspace, fs=fs):
         outcome = run_plan(workspace.directory, job=job)

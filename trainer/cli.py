@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ledger.cli.options import AllowNetworkFs
 from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
@@ -67,6 +68,7 @@ def train(
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin again at step 0 in a folder that holds a run.")
     ] = False,
+    allow_network_fs: AllowNetworkFs = False,
 ) -> None:
     """Train until the target step, from the beginning or from a checkpoint."""
     recipe = load_config(config, overrides or (), model=TrainerConfig)
@@ -78,6 +80,7 @@ def train(
         resume=resume,
         restart=restart,
         argv=tuple(sys.orig_argv),
+        allow_network_fs=allow_network_fs,
     )
     try:
         with stop.listening():

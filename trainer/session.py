@@ -46,6 +46,8 @@ class Request:
     """`auto`, `latest`, the folder of a checkpoint, or None."""
     restart: bool = False
     argv: tuple[str, ...] = ()
+    allow_network_fs: bool = False
+    """Write although the run lies on a network file system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,8 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     typed = complete_config(request.config, sources.main, mix=sources.sources)
     _require_validation(typed, sources.main)
     prepare_machine(typed)
-    with closing(TrainingData(sources, typed)) as data, RunRecorder(request.run_dir) as recorder:
+    recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
+    with closing(TrainingData(sources, typed)) as data, recorder:
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
         config = fix_end(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)

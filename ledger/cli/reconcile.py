@@ -11,7 +11,7 @@ import typer
 from ledger.audit import reconcile
 from ledger.audit.heads import parse_head
 from ledger.audit.subject import is_dataset, is_run
-from ledger.cli.options import AsJson, DataPath, ExpectHead, RunPath
+from ledger.cli.options import AllowNetworkFs, AsJson, DataPath, ExpectHead, RunPath
 from ledger.cli.output import (
     print_document,
     print_json,
@@ -44,6 +44,7 @@ def command(
     write: Annotated[bool, typer.Option("--write", help="Write verdict.json into the run.")] = False,
     data: DataPath = None,
     expect_head: ExpectHead = None,
+    allow_network_fs: AllowNetworkFs = False,
     as_json: AsJson = False,
     as_junit: Annotated[
         bool, typer.Option("--junit", help="Print the verdict as JUnit XML, one test a rule.")
@@ -60,7 +61,7 @@ def command(
     verdict = reconcile(run, control=control, rehash=rehash, data=data, quoted=quoted)
     warn_about_link(Path(run))
     if write:
-        written = write_verdict(run, verdict)
+        written = write_verdict(run, verdict, allow_network_fs=allow_network_fs)
         sys.stderr.write(f"wrote {ascii(str(written))[1:-1]}\n")
     if as_json:
         print_document(verdict)

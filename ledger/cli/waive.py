@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from ledger.audit.subject import find_run
-from ledger.cli.options import RunPath
+from ledger.cli.options import AllowNetworkFs, RunPath
 from ledger.errors import UsageError
 from ledger.maintain import add_waiver, withdraw_waiver
 from ledger.records.waivers import Waiver
@@ -34,6 +34,7 @@ def command(
         str | None,
         typer.Option("--expires", metavar="DATE", help="YYYY-MM-DD: the last day on which it holds."),
     ] = None,
+    allow_network_fs: AllowNetworkFs = False,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the waiver back.")] = False,
 ) -> None:
     """Accept one finding of a run: it stays in every verdict, named as waived, and does not count until the end.
@@ -42,13 +43,15 @@ def command(
     """
     folder = find_run(run)
     if withdraw:
-        path = withdraw_waiver(folder, rule=rule, where=where)
+        path = withdraw_waiver(folder, rule=rule, where=where, allow_network_fs=allow_network_fs)
     elif reason is None or name is None or expires is None:
         raise UsageError(
             "a waiver needs a reason, a name and an end", expected="--reason, --name and --expires"
         )
     else:
-        path = add_waiver(folder, _waiver(rule, where, reason, name, expires))
+        path = add_waiver(
+            folder, _waiver(rule, where, reason, name, expires), allow_network_fs=allow_network_fs
+        )
     sys.stderr.write(f"wrote {ascii(str(path))[1:-1]}\n")
 
 

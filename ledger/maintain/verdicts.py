@@ -18,7 +18,9 @@ VERDICT = "verdict.json"
 """The last verdict that was written."""
 
 
-def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict, *, fs: FileSystem = OS) -> Path:
+def write_verdict(
+    run_dir: str | os.PathLike[str], verdict: Verdict, *, allow_network_fs: bool = False, fs: FileSystem = OS
+) -> Path:
     """Write a verdict into its run, in place of an older one; returns where it lies.
 
     Raises:
@@ -26,12 +28,14 @@ def write_verdict(run_dir: str | os.PathLike[str], verdict: Verdict, *, fs: File
         UnsafeError: it lies on a network file system and nobody asked for writing there.
         StorageError: the system refused to write.
     """
-    folder = require_open(run_dir, fs=fs)
+    folder = require_open(run_dir, allow_network_fs=allow_network_fs, fs=fs)
     replace_file(folder / VERDICT, document_bytes(verdict), fs=fs)
     return folder / VERDICT
 
 
-def require_open(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> Path:
+def require_open(
+    run_dir: str | os.PathLike[str], *, allow_network_fs: bool = False, fs: FileSystem = OS
+) -> Path:
     """Return the folder of a run that something may be added to.
 
     Raises:
@@ -40,5 +44,5 @@ def require_open(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> Pat
     """
     refuse_sealed(run_dir, fs=fs)
     folder = Path(run_dir)
-    refuse_network_file_system(folder)
+    refuse_network_file_system(folder, is_allowed=allow_network_fs)
     return folder

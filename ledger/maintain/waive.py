@@ -18,7 +18,12 @@ __all__ = ["add_waiver", "withdraw_waiver"]
 
 
 def add_waiver(
-    run_dir: str | os.PathLike[str], waiver: Waiver, *, clock: Clock | None = None, fs: FileSystem = OS
+    run_dir: str | os.PathLike[str],
+    waiver: Waiver,
+    *,
+    allow_network_fs: bool = False,
+    clock: Clock | None = None,
+    fs: FileSystem = OS,
 ) -> Path:
     """Add a waiver to a run, in place of an older one of the same finding; returns where it lies.
 
@@ -38,10 +43,17 @@ def add_waiver(
     if waiver.expires <= (clock or SystemClock()).now():
         raise UsageError(f"the waiver expired at {waiver.expires}", expected="a day to come")
     kept = [other for other in _read(run_dir, fs=fs) if not _is_same(other, waiver.rule, waiver.where)]
-    return _write(run_dir, [*kept, waiver], fs=fs)
+    return _write(run_dir, [*kept, waiver], allow_network_fs=allow_network_fs, fs=fs)
 
 
-def withdraw_waiver(run_dir: str | os.PathLike[str], *, rule: str, where: str, fs: FileSystem = OS) -> Path:
+def withdraw_waiver(
+    run_dir: str | os.PathLike[str],
+    *,
+    rule: str,
+    where: str,
+    allow_network_fs: bool = False,
+    fs: FileSystem = OS,
+) -> Path:
     """Take a waiver back; errors as `add_waiver`.
 
     Raises:
@@ -51,7 +63,7 @@ def withdraw_waiver(run_dir: str | os.PathLike[str], *, rule: str, where: str, f
     kept = [other for other in found if not _is_same(other, rule, where)]
     if len(kept) == len(found):
         raise EvidenceMissingError(f"holds no waiver of {rule} {where}", path=Path(run_dir) / WAIVERS)
-    return _write(run_dir, kept, fs=fs)
+    return _write(run_dir, kept, allow_network_fs=allow_network_fs, fs=fs)
 
 
 def _is_same(waiver: Waiver, rule: str, where: str) -> bool:
@@ -63,7 +75,9 @@ def _read(run_dir: str | os.PathLike[str], *, fs: FileSystem) -> list[Waiver]:
     return read_document(path, Waivers, fs=fs).waivers if fs.exists(path) else []
 
 
-def _write(run_dir: str | os.PathLike[str], waivers: list[Waiver], *, fs: FileSystem) -> Path:
-    folder = require_open(run_dir, fs=fs)
+def _write(
+    run_dir: str | os.PathLike[str], waivers: list[Waiver], *, allow_network_fs: bool, fs: FileSystem
+) -> Path:
+    folder = require_open(run_dir, allow_network_fs=allow_network_fs, fs=fs)
     write_document(folder / WAIVERS, Waivers(waivers=waivers), replace=True, fs=fs)
     return folder / WAIVERS

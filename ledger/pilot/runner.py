@@ -17,6 +17,7 @@ from ledger.storage.documents import read_document, write_document
 from ledger.storage.files import ensure_folder, ensure_folders
 from ledger.storage.filesystem import OS
 from ledger.storage.lock import RunLock
+from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["STAGES", "StageFailedError", "run_pilot"]
 
@@ -47,7 +48,9 @@ def run_pilot(
     Raises:
         StageFailedError: a stage could not be finished, or what is there is damaged or of another configuration.
         LockedError: another process works on this pilot.
+        UnsafeError: it lies on a network file system and nobody asked for writing there.
     """
+    refuse_network_file_system(root)
     ensure_folders(root)
     settings = StageSettings(root=root, configs=configs, report=report)
     with RunLock(root):
