@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ from tests.support.reading import events
 from tests.support.toy import ToyLoop, ToySettings, attempt
 
 CHILD = "tests.support.faults_child"
+V1_MEMORY = Path("/sys/fs/cgroup/memory")
+V2_GROUPS = Path("/sys/fs/cgroup")
 LONG = ToySettings(target_step=1_000_000, accumulation=1, evidence=False, evaluate_every=None)
 
 
@@ -182,6 +185,47 @@ def test_a_run_that_is_out_of_memory_anywhere_loses_nothing(server, tmp_path):
     found = [starve(server, tmp_path / str(spare), spare << 18) for spare in range(80)]
     assert not [problem for _, problems in found for problem in problems]
     assert len({code for code, _ in found}) > 1
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """Make a control group of so much memory, by either version; skips where none can be made."""
+    for root, file, swap in (
+        (V1_MEMORY, "memory.limit_in_bytes", "memory.swappiness"),
+        (V2_GROUPS, "memory.max", "memory.swap.max"),
+    ):
+        group = root / f"ledger-faults-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / file).exists():
+                (group / file).write_text(str(limit_bytes))
+                if (group / swap).exists():
+                    (group / swap).write_text("0")
+                yield group
+                return
+        finally:
+            group.rmdir()
+    pytest.skip("no control group with a memory limit can be made here")
+
+
+@pytest.mark.parametrize(
+    "mebibytes", [12, *(pytest.param(size, marks=pytest.mark.slow) for size in (15, 20, 33))]
+)
+def test_a_run_that_the_kernel_kills_for_its_memory_loses_nothing(mebibytes, server, tmp_path):
+    with memory_group(mebibytes << 20) as group:
+        code = server.run(f"{CHILD}:doomed_toy", place=str(tmp_path), group=str(group))
+    assert code == -signal.SIGKILL
+    run, told = tmp_path / "run", server.acknowledged()
+    after = Snapshot.of(run)
+    problems = [*check_told(run, told), *check_documents(run, Snapshot(), after), *check_audit(run, after)]
+    TALLY.add("a whole run", "OOM kill", problems=problems)
+    assert not problems
+    assert sum(words[0] == "done" for words in told) > 1
+    go_on(tmp_path)
+    assert_honest(run)
 
 
 def kill_at_random(server: Server, tmp_path: Path, *, times: int) -> None:

@@ -46,7 +46,11 @@ HOSTS: dict[str, list[str]] = {
         f"{HOST}::test_a_folder_whose_sync_fails_is_an_error",
     ],
     "F11 EMFILE": [SEAM],
-    "F12 no memory": [SEAM, f"{PROCESSES}::test_a_run_that_is_out_of_memory_anywhere_loses_nothing"],
+    "F12 no memory": [
+        SEAM,
+        f"{PROCESSES}::test_a_run_that_is_out_of_memory_anywhere_loses_nothing",
+        f"{PROCESSES}::test_a_run_that_the_kernel_kills_for_its_memory_loses_nothing",
+    ],
     "F13 SIGKILL": [
         CALLS,
         f"{PROCESSES}::test_killed_at_many_random_moments_nothing_acknowledged_is_lost",
@@ -60,7 +64,11 @@ HOSTS: dict[str, list[str]] = {
         f"{PROCESSES}::test_a_lock_that_was_removed_or_replaced_is_noticed",
         f"{PROCESSES}::test_a_lock_file_that_is_removed_lets_no_second_writer_in",
     ],
-    "F17 network file system": ["tests/ledger/storage/test_mounts.py::test_kinds_are_classified"],
+    "F17 network file system": [
+        "tests/ledger/storage/test_mounts.py::test_kinds_are_classified",
+        "tests/faults/test_network.py::test_preparing",
+        "tests/faults/test_network.py::test_training",
+    ],
     "F18 moved": [f"{HOST}::test_a_run_that_is_moved_meanwhile_goes_on_where_it_lies_now"],
     "F19 deleted": [f"{HOST}::test_a_run_that_is_deleted_meanwhile_is_an_error_at_the_next_event"],
     "F20 replaced by an editor": [f"{HOST}::test_a_log_that_something_else_changes_is_written_no_further"],

@@ -119,6 +119,22 @@ def hungry_toy(place: str, *, spare_bytes: int) -> int:
     return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body)))
 
 
+def doomed_toy(place: str, *, group: str) -> int:
+    """Train a toy run in a control group whose memory runs out: the kernel kills this process without a word."""
+    (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
+    hoard: list[bytearray] = []
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while True:
+            attempt(recorder, loop)
+            hoard.append(bytearray(b"x" * (1 << 20)))
+            if recorder.step % 3 == 0:
+                save(recorder, loop, "interval")
+
+    settings = ToySettings(target_step=1_000_000, accumulation=1, evidence=False, evaluate_every=None)
+    return exit_code(lambda: tell_all(lambda: session(Path(place) / "run", OS, body, settings=settings)))
+
+
 def unprivileged_toy(place: str) -> int:
     """Try to continue a toy run as a user who may read it and not write."""
     os.setgroups([])
