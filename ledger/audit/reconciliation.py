@@ -69,6 +69,7 @@ def reconcile(
 
     Raises:
         UsageError, InvalidDocumentError: the path is not a run, or `data` no dataset.
+        EvidenceMissingError: the folder is empty.
         NewerVersionError: a newer version of the ledger wrote it.
         UnsafeError: something that is no regular file stands in the place of a record.
         StorageError: the system refused to read.

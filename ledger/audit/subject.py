@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ledger.dataset.manifest import METADATA_NAME
-from ledger.errors import InvalidDocumentError, UsageError
+from ledger.errors import EvidenceMissingError, InvalidDocumentError, UsageError
 from ledger.records.layout import LOCK, LOG, MANIFEST, RUN, parse_checkpoint_name
+from ledger.storage.atomic import is_temporary_name
 from ledger.storage.files import is_folder
 from ledger.storage.filesystem import OS
 
@@ -58,13 +59,19 @@ def find_run(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         UsageError: the path is empty, absent, no folder, or a folder of runs.
+        EvidenceMissingError: the folder is empty, as one that a crash left before a run began in it.
         InvalidDocumentError: the folder holds nothing of a run.
         StorageError: the system refused to look.
     """
     folder = require_folder(path, what="a run")
     if is_run(folder):
         return folder
-    runs = [name for name in OS.list_directory(folder) if is_folder(folder / name) and is_run(folder / name)]
+    names = [name for name in OS.list_directory(folder) if not is_temporary_name(name)]
+    if not names:
+        raise EvidenceMissingError(
+            "is empty: no run has begun in it", path=folder, expected="a run folder", advice="check the path"
+        )
+    runs = [name for name in names if is_folder(folder / name) and is_run(folder / name)]
     if runs:
         count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         listed = ", ".join(runs[:LISTED_RUNS]) + (", …" if len(runs) > LISTED_RUNS else "")

@@ -12,10 +12,7 @@ from ledger.audit.heads import parse_head
 from ledger.cli.options import AsJson, DataPath, ExpectHead
 from ledger.cli.output import print_document, print_lines, verdict_exit, warn_about_link
 from ledger.cli.progress import shown_bytes
-from ledger.errors import UsageError
 from ledger.report.verdict import verdict_lines
-from ledger.storage.files import is_folder
-from ledger.storage.filesystem import OS
 
 __all__ = ["command"]
 
@@ -28,7 +25,6 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Rehash every byte of a run (with its checkpoints and dataset), of a dataset, or of a checkpoint."""
-    _require_something(path)
     quoted = None if expect_head is None else parse_head(expect_head)
     with shown_bytes("hashed") as progress:
         verdict = verify(path, data=data, progress=progress, quoted=quoted)
@@ -39,8 +35,3 @@ def command(
         kind = str(verdict.account.get("kind", "run"))
         print_lines(verdict_lines(verdict, title=f"{kind} {path}"))
     raise verdict_exit(verdict)
-
-
-def _require_something(path: str) -> None:
-    if path and is_folder(path) and not OS.list_directory(path):
-        raise UsageError("is empty", path=path, expected="a run, a dataset or a checkpoint")

@@ -92,6 +92,7 @@ def repair_run(
 
     Raises:
         UsageError, InvalidDocumentError: the path is not a run.
+        EvidenceMissingError: the folder is empty.
         LockedError: with `apply`, another writer holds the run.
         NewerVersionError: a newer version of the ledger wrote it.
         UnsafeError: something that is no regular file stands in the place of a record; or the run lies on a network

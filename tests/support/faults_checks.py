@@ -14,7 +14,7 @@ from ledger.audit import reconcile
 from ledger.checkpoints import read_checkpoint, read_trainer_state, verify_checkpoint_files
 from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME
 from ledger.dataset.verify import verify_dataset
-from ledger.errors import InvalidDocumentError, LedgerError, UsageError
+from ledger.errors import EvidenceMissingError, LedgerError
 from ledger.recorder.opening import open_run
 from ledger.records.documents import Evaluation, Seal, Verdict
 from ledger.records.layout import LOCK, LOG, RUN, SEAL, WAIVERS
@@ -125,7 +125,7 @@ def check_audit(run: Path, after: Snapshot) -> Iterator[str]:
     """An audit says nothing worse than that something is missing, and changes no byte."""
     try:
         verdict = reconcile(run)
-    except (UsageError, InvalidDocumentError) as error:
+    except EvidenceMissingError as error:
         if set(after) - {name for name in after if is_temporary_name(name)}:
             yield f"the audit refuses what a crash left: {error}"
     else:

@@ -198,8 +198,24 @@ def test_a_step_is_written_in_plain_digits(number: str, healthy_run: Run):
 
 
 def test_a_folder_without_any_file_of_a_run_is_not_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "notes.txt").write_text("mine")
     assert main(["reconcile", str(tmp_path)]) == 1
     assert "is not a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["summarize", "reconcile", "verify", "diff", "repair"])
+@pytest.mark.parametrize("left", ["nothing", "a temporary", "a lock"])
+def test_what_a_crash_leaves_before_a_run_begins_cannot_be_judged(
+    command: str, left: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    if left != "nothing":
+        (tmp_path / ("run.lock" if left == "a lock" else ".Case.tmp-0123456789abcdef")).touch()
+    code = main([command, *[str(tmp_path)] * (2 if command == "diff" else 1)])
+    if (command, left) == ("repair", "a lock"):
+        assert code == 0  # there is nothing to put right
+        return
+    assert code == 3
+    assert capsys.readouterr().err.count("\n") <= 1
 
 
 def test_a_file_is_no_folder(tmp_path: Path):

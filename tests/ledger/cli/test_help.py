@@ -51,7 +51,7 @@ def test_what_a_folder_is_or_should_be_is_said(tmp_path: Path):
     (tmp_path / "corpus/metadata.json").write_text("{}")
     done = ledger("verify", "empty", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (
-        2, "error: empty: is empty; expected a run, a dataset or a checkpoint\n"
+        3, "error: empty: is empty: no run has begun in it; expected a run folder (check the path)\n"
     )  # fmt: skip
     done = ledger("reconcile", "corpus", cwd=tmp_path)
     assert done.returncode == 2

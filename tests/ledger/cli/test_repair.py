@@ -116,7 +116,7 @@ def test_a_network_file_system_is_refused_unless_asked_for(
         assert main(["repair", str(torn), "--apply", "--allow-network-fs"]) == 0
 
 
-@pytest.mark.parametrize(("path", "code"), [("", 2), ("absent", 2), (".", 1)])
+@pytest.mark.parametrize(("path", "code"), [("", 2), ("absent", 2), (".", 3)])
 def test_what_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, code: int):
     monkeypatch.chdir(tmp_path)
     assert main(["repair", path, "--apply"]) == code
