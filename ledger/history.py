@@ -4,13 +4,14 @@ A session's parent is a checkpoint of this run or the run's beginning, so the se
 branch* follows the parents back from the last session; of each ancestor it keeps the events whose `microbatches`
 do not exceed where the child took off. The rest is superseded: it stays, marked.
 
-`History` is fed event by event, in the order of the log, and keeps eight bytes per event. It believes what the
-events say; whether they may be believed is the audit's question.
+`History` is fed event by event, in the order of the log, and keeps eight bytes per event, checkpoints and evaluations
+apart. It believes what the events say; whether they may be believed is the audit's question.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -25,10 +26,12 @@ from ledger.records.events import (
     SessionStart,
     TailRecovered,
     UnknownEvent,
+    Validation,
 )
+from ledger.records.fields import is_finite
 from ledger.records.parts import COUNTER_NAMES, ZERO, Counters, LogPosition, Parent, RunFacts, Superseded
 
-__all__ = ["History", "KnownCheckpoint", "Segment", "Session", "add_counters", "subtract_counters"]
+__all__ = ["Best", "History", "KnownCheckpoint", "Segment", "Session", "add_counters", "subtract_counters"]
 
 
 def subtract_counters(after: Counters, before: Counters) -> Counters:
@@ -53,6 +56,17 @@ class KnownCheckpoint:
     seq: int
     """`seq` of the last event before it was captured."""
     kind: str
+    seconds: float | None = field(default=None, compare=False)
+    """How long the loop was blocked by it; None without an event."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The lowest validation loss of the current branch, and the checkpoint of that moment."""
+
+    evaluation: Validation
+    checkpoint: KnownCheckpoint | None
+    """None where none was taken then, or where it was pruned since."""
 
 
 @dataclass(kw_only=True)
@@ -68,6 +82,7 @@ class Session:
     end: SessionEnd | None = None
     amendments: list[Amendment] = field(default_factory=list)
     checkpoints: list[KnownCheckpoint] = field(default_factory=list)
+    evaluations: list[Validation] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
     marks: array[int] = field(default_factory=lambda: array("Q"))
     """`microbatches` of each event (of a checkpoint: when it captured), which places it on a branch or off it."""
@@ -123,6 +138,8 @@ class History:
         match event:
             case Checkpoint():
                 session.checkpoints.append(_known_from_event(event))
+            case Validation():
+                session.evaluations.append(event)
             case Pruned():
                 self.pruned[event.path] = event
             case Amendment():
@@ -228,6 +245,41 @@ class History:
         ]
         return max(on_branch, key=lambda known: (known.counters.microbatches, known.session), default=None)
 
+    def evaluations(self) -> list[Validation]:
+        """Return the evaluations of the current branch, in its order."""
+        return [
+            evaluation
+            for segment in self.branch()
+            for evaluation in segment.session.evaluations
+            if segment.holds(evaluation.microbatches)
+        ]
+
+    def best(self, *, must_be_kept: bool = False) -> Best | None:
+        """Return the lowest finite validation loss of the current branch; the earliest of equal ones.
+
+        Losses are compared only where they measured the same: of the extents (split, data, tokens) that the branch
+        was evaluated on, the one measured most often counts, of several the largest. With `must_be_kept` only moments
+        count of which a checkpoint is kept.
+        """
+        kept = {found.counters.microbatches: found for found in self._kept_on_branch()}
+        measured = [found for found in self.evaluations() if is_finite(found.loss)]
+        series = Counter((found.split, found.data_sha256, found.tokens) for found in measured)
+        extent = max(series, key=lambda one: (series[one], one[2]), default=None)
+        candidates = [
+            Best(evaluation=found, checkpoint=kept.get(found.microbatches))
+            for found in measured
+            if (found.split, found.data_sha256, found.tokens) == extent
+        ]
+        if must_be_kept:
+            candidates = [best for best in candidates if best.checkpoint is not None]
+        return min(candidates, key=lambda best: best.evaluation.loss, default=None)
+
+    def _kept_on_branch(self) -> Iterator[KnownCheckpoint]:
+        for segment in self.branch():
+            for known in segment.session.checkpoints:
+                if known.path not in self.pruned and segment.holds(known.counters.microbatches):
+                    yield known
+
     def target_step(self) -> int | None:
         """Return the target in force: the last session's, after its amendments."""
         if not self.sessions or (facts := self.facts) is None:
@@ -273,6 +325,7 @@ def _known_from_event(event: Checkpoint) -> KnownCheckpoint:
         manifest_sha256=event.manifest_sha256,
         seq=event.at.seq,
         kind=event.kind,
+        seconds=event.seconds,
     )
 
 

@@ -10,10 +10,10 @@ from typing import Literal
 from ledger.audit.subject import require_folder
 from ledger.errors import StorageError
 from ledger.maintain.probes import PROBES, Check, run_probe
-from ledger.maintain.temporaries import remove_tree
 from ledger.storage.atomic import temporary_path
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.mounts import FileSystemClass, Mount, find_mount, is_asked_for
+from ledger.storage.trees import remove_tree
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 

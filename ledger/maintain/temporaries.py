@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,8 +17,9 @@ from ledger.records.layout import (
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.files import is_own_folder
 from ledger.storage.filesystem import FileSystem
+from ledger.storage.trees import remove_tree
 
-__all__ = ["find_temporaries", "remove_temporaries", "remove_tree"]
+__all__ = ["find_temporaries", "remove_temporaries"]
 
 _FOLDERS: Final = (RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE)
 
@@ -67,21 +67,3 @@ def _temporaries_in(run_dir: Path, folder: str, *, fs: FileSystem) -> Iterator[s
     for name in fs.list_directory(run_dir / folder):
         if is_temporary_name(name):
             yield f"{folder}/{name}" if folder else name
-
-
-def remove_tree(path: Path, *, fs: FileSystem) -> None:
-    """Remove a file, a link or a whole folder; a link inside loses its name and what it leads to stays.
-
-    Raises:
-        StorageError: the system refused; a part may be left.
-    """
-    pending, folders = [path], []
-    while pending:
-        found = pending.pop()
-        if stat.S_ISDIR(fs.stat(found).st_mode):
-            folders.append(found)
-            pending += [found / name for name in fs.list_directory(found)]
-        else:
-            fs.unlink(found)
-    for folder in reversed(folders):
-        fs.rmdir(folder)

@@ -16,6 +16,7 @@ from ledger.recorder.commit import (
     discard_checkpoint_folder,
     open_checkpoint_folder,
 )
+from ledger.recorder.endings import default_reason
 from ledger.recorder.evaluations import evaluation_document, keep_evaluation
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionDigests, SessionPlan
@@ -91,7 +92,7 @@ class ActiveSession:
 
     def microbatch(self, *, tokens: int, digest: bytes, cursor: Cursor, loss_tokens: int | None) -> None:
         """Count one processed microbatch."""
-        self._require_open()
+        self.require_open()
         counted = tokens if loss_tokens is None else loss_tokens
         self._check_microbatch(tokens=tokens, loss_tokens=counted, digest=digest)
         self.account.microbatch(tokens=tokens, loss_tokens=counted, digest=digest, cursor=cursor)
@@ -123,7 +124,7 @@ class ActiveSession:
         memory: Mapping[str, float],
     ) -> None:
         """Count an applied update; write the train event at absolute multiples of the logging interval."""
-        self._require_open()
+        self.require_open()
         loss_tokens = self.account.success()
         self._scaler = scaler
         self._memory = dict(memory)
@@ -142,7 +143,7 @@ class ActiveSession:
         growth_tracker: int | None,
     ) -> None:
         """Count a skipped attempt and write its overflow event."""
-        self._require_open()
+        self.require_open()
         self.account.skip()
         self._window.add_skip()
         if loss_scale is not None:
@@ -195,7 +196,7 @@ class ActiveSession:
         self, result: EvaluationResult, *, of: CompleteCheckpoint | None, keep: bool
     ) -> FileRef | None:
         """Write a `val` event and, where it is kept, the evaluation's own file before it."""
-        self._require_open()
+        self.require_open()
         seconds = self._take("evaluate")
         with self._phases.within("report"):
             kept = self._keep(result, of) if keep else None
@@ -238,7 +239,7 @@ class ActiveSession:
     @contextmanager
     def checkpoint(self, kind: CheckpointKind) -> Iterator[Path]:
         """Yield a folder for the loop's files; commit it and write its event when the block ends."""
-        self._require_open()
+        self.require_open()
         self._require_checkpoint_possible()
         self._write_outstanding()
         with self._phases.within("checkpoint"):
@@ -312,14 +313,14 @@ class ActiveSession:
 
     def data_verified(self, *, shard: str, sha256: str, seconds: float) -> None:
         """Write a `data_verified` event."""
-        self._require_open()
+        self.require_open()
         self.writer.require_own_thread()
         with self._phases.within("report"):
             self.writer.write(DataVerified, shard=shard, sha256=sha256, seconds=seconds)
 
     def note(self, text: str) -> None:
         """Write free text into the log."""
-        self._require_open()
+        self.require_open()
         self.writer.write(Note, text=text)
 
     # The end.
@@ -328,7 +329,7 @@ class ActiveSession:
         self, *, status: SessionStatus | None = None, reason: str = "", error: str | None = None
     ) -> SessionStatus:
         """Write what is outstanding and the session's end; return its status."""
-        self._require_open()
+        self.require_open()
         decided = self._status_by_counters() if status is None else status
         self._check_status(decided)
         self.writer.require_sole_writer()
@@ -339,7 +340,7 @@ class ActiveSession:
             self.writer.write(
                 SessionEnd,
                 status=decided,
-                reason=reason or _default_reason(decided),
+                reason=reason or default_reason(decided),
                 target_step=self.target_step,
                 state=self._state(self._capture()) if self._keeps_no_weights() else None,
                 phases=phases,
@@ -379,18 +380,8 @@ class ActiveSession:
         policy = self._beginning.sections.checkpoint
         return policy is not None and policy.policy == "none"
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Refuse a report after the end, or from a forked process."""
         if self.ended:
             raise UsageError("the session has ended; nothing more can be reported")
         self.writer.require_own_process()
-
-
-def _default_reason(status: SessionStatus) -> str:
-    reasons: dict[SessionStatus, str] = {
-        "completed": "the target step was reached",
-        "closed": "the parent stands at the target step; no update was due",
-        "stopped": "the training loop returned before the target step",
-        "interrupted": "a signal asked for it",
-        "failed": "an error ended the training loop",
-    }
-    return reasons[status]

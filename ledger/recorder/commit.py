@@ -6,7 +6,6 @@ the name. A crash at any point leaves a temporary folder or a complete checkpoin
 
 from __future__ import annotations
 
-import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder, is_own_folder
 from ledger.storage.filesystem import FileSystem
 from ledger.storage.safetensors import hash_tensors
+from ledger.storage.trees import remove_tree
 
 __all__ = ["Captured", "commit_checkpoint", "discard_checkpoint_folder", "open_checkpoint_folder"]
 
@@ -85,12 +85,7 @@ def commit_checkpoint(folder: Path, captured: Captured, *, fs: FileSystem) -> Co
 def discard_checkpoint_folder(folder: Path, *, fs: FileSystem) -> None:
     """Remove a temporary folder whose checkpoint will not be; what cannot be removed stays, under its own name."""
     with suppress(StorageError):
-        for path in [folder / name for name in fs.list_directory(folder)]:
-            if stat.S_ISDIR(fs.stat(path).st_mode):
-                discard_checkpoint_folder(path, fs=fs)
-            else:
-                fs.unlink(path)
-        fs.rmdir(folder)
+        remove_tree(folder, fs=fs)
 
 
 def _describe(path: Path, *, fs: FileSystem) -> CheckpointFile:

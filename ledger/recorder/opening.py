@@ -70,10 +70,9 @@ class OpenedRun:
             EvidenceMissingError: one lay further and vanished, though retention did not remove it.
             VerificationError: its manifest is not the one that its event names.
         """
-        complete = {found.path: found for found in self.checkpoints}
-        known = {
-            kept.path: kept for kept in self.history.checkpoints() if kept.path not in self.history.pruned
-        }
+        pruned = self.history.pruned
+        complete = {found.path: found for found in self.checkpoints if found.path not in pruned}
+        known = {kept.path: kept for kept in self.history.checkpoints() if kept.path not in pruned}
         furthest = self.history.latest((known | {path: complete[path].known for path in complete}).values())
         self._require_manifests(furthest)
         if furthest is None:
@@ -86,7 +85,7 @@ class OpenedRun:
     def _require_manifests(self, furthest: KnownCheckpoint | None) -> None:
         """Make sure that no folder which lost its manifest lies further, as far as its name tells."""
         ends = {segment.session.number: segment.end.step for segment in self.history.branch()}
-        for path in self.incomplete:
+        for path in set(self.incomplete) - self.history.pruned.keys():
             step, session = parse_checkpoint_name(path.rpartition("/")[2]) or (0, 0)
             if step <= ends.get(session, -1) and (furthest is None or step > furthest.counters.step):
                 raise _vanished(self.folder / path, f"holds no {MANIFEST}")

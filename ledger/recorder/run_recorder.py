@@ -10,27 +10,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from ledger.checkpoints import CompleteCheckpoint
 from ledger.errors import LedgerError, UsageError
 from ledger.recorder.active import ActiveSession
 from ledger.recorder.beginning import begin_session
-from ledger.recorder.opening import OpenedRun, acquire_lock, open_run, read_recipe
+from ledger.recorder.endings import ending_after
+from ledger.recorder.holding import HeldRun
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionPlan
-from ledger.records.documents import Recipe
+from ledger.recorder.retention import finish_pruning, prune
 from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
 from ledger.records.parts import Counters, Cursor, FileRef
-from ledger.storage.clock import Clock, SystemClock
+from ledger.storage.clock import Clock
 from ledger.storage.filesystem import OS, FileSystem
-from ledger.storage.lock import RunLock
-from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["RunRecorder"]
 
 
-class RunRecorder:
+class RunRecorder(HeldRun):
     """Records one training session of a run, as the only writer.
 
     Inside `with`, first read what the run holds (`latest_checkpoint`, `recipe_in_force`), restore the live objects,
@@ -46,33 +44,9 @@ class RunRecorder:
         clock: Clock | None = None,
         fs: FileSystem = OS,
     ) -> None:
-        self.run_dir = Path(run_dir)
-        self._allow_network_fs = allow_network_fs
-        self._clock = clock or SystemClock()
-        self._fs = fs
+        super().__init__(run_dir, allow_network_fs=allow_network_fs, clock=clock, fs=fs)
         self._phases = PhaseClock(self._clock)
-        self._lock: RunLock | None = None
-        self._opened: OpenedRun | None = None
         self._session: ActiveSession | None = None
-
-    def __enter__(self) -> Self:
-        """Take the writer's lock and read the run's history.
-
-        Raises:
-            UsageError: the folder holds other things than a run, or a new run would lie where names that differ
-                only by case are the same.
-            UnsafeError: it lies on a network file system and nobody asked for that.
-            LockedError: another writer holds the run.
-            VerificationError, EvidenceMissingError: the log is damaged or incomplete; nothing was written.
-        """
-        refuse_network_file_system(self.run_dir, is_allowed=self._allow_network_fs)
-        self._lock = acquire_lock(self.run_dir, clock=self._clock, fs=self._fs)
-        try:
-            self._opened = open_run(self.run_dir, fs=self._fs)
-        except BaseException:
-            self._lock.close()
-            raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -80,7 +54,7 @@ class RunRecorder:
         """End the session truthfully and let go of the run."""
         try:
             if self._session is not None:
-                self._end_after(error)
+                self._end(error)
         finally:
             if self._lock is not None:
                 self._lock.close()
@@ -96,85 +70,21 @@ class RunRecorder:
         if self._lock is not None:
             self._lock.abandon()
 
-    def _end_after(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         session = self._active
         try:
             if session.ended:
                 return
             if error is None:
                 _end_by_counters(session)
-            elif isinstance(error, KeyboardInterrupt):
-                session.end(status="interrupted", reason="keyboard interrupt")
             else:
-                session.end(status="failed", reason="the training loop raised", error=_describe(error))
+                _end_after(session, error)
         except LedgerError as second:
             if error is None:
                 raise
             error.add_note(f"and the session's end could not be recorded: {second}")
         finally:
             session.close()
-
-    # What the run holds.
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether the run holds a session already."""
-        return bool(self._run.history.sessions)
-
-    @property
-    def target_in_force(self) -> int | None:
-        """The target step in force; None in a run without sessions."""
-        return self._run.history.target_step()
-
-    def latest_checkpoint(self) -> CompleteCheckpoint | None:
-        """Return the complete checkpoint furthest along the current branch, with or without an event.
-
-        Raises:
-            EvidenceMissingError: one lay further and vanished: going on from an older one is not done silently.
-            VerificationError: its manifest is not the one that its event names.
-        """
-        return self._run.latest()
-
-    def is_at_end(self, checkpoint: CompleteCheckpoint) -> bool:
-        """Tell whether a checkpoint stands where the current branch ends, so that going on from it repeats nothing."""
-        return self._run.is_at_end(checkpoint)
-
-    def checkpoint_named(self, folder: Path | str) -> CompleteCheckpoint:
-        """Return the complete checkpoint in `folder`, which may lie on a superseded branch.
-
-        Raises:
-            UsageError: it is not a complete checkpoint of this run.
-        """
-        wanted = Path(folder).resolve()
-        for found in self._run.checkpoints:
-            if found.folder.resolve() == wanted:
-                return found
-        raise UsageError(
-            "is not a complete checkpoint of this run", path=folder, expected=f"one in {self.run_dir}"
-        )
-
-    def recipe_of(self, checkpoint: CompleteCheckpoint | None) -> Recipe | None:
-        """Return the recipe that `checkpoint` was made under; without one, the first session's (None: no session)."""
-        if checkpoint is not None:
-            return read_recipe(self.run_dir, checkpoint.manifest.recipe_sha256, fs=self._fs)
-        sessions = self._run.history.sessions
-        return read_recipe(self.run_dir, sessions[0].start.recipe_sha256, fs=self._fs) if sessions else None
-
-    def recipe_in_force(self) -> Recipe | None:
-        """Return the last session's recipe; None in a run without sessions."""
-        sessions = self._run.history.sessions
-        return read_recipe(self.run_dir, sessions[-1].start.recipe_sha256, fs=self._fs) if sessions else None
-
-    @property
-    def is_completed(self) -> bool:
-        """Whether the last session ended `completed` or `closed` at the target in force."""
-        sessions = self._run.history.sessions
-        return bool(
-            sessions
-            and sessions[-1].end is not None
-            and sessions[-1].end.status in ("completed", "closed")
-            and sessions[-1].last.step == self.target_in_force
-        )
 
     # The session.
 
@@ -201,6 +111,7 @@ class RunRecorder:
             clock=self._clock,
             fs=self._fs,
         )
+        finish_pruning(self._run, fs=self._fs)
 
     @property
     def run_id(self) -> str:
@@ -324,6 +235,21 @@ class RunRecorder:
         """
         with self._active.checkpoint(kind) as folder:
             yield folder
+        if (committed := self._active.checkpoint_here) is not None:
+            self._run.checkpoints.append(committed)
+
+    def prune(self, *, keep_last: int) -> list[str]:
+        """Remove the checkpoints that retention has no use for and return their paths, oldest first.
+
+        Of those taken by interval or signal the newest `keep_last` of the current branch stay. Never removed: a
+        milestone, a final, the branch's latest and its best by validation loss, the parent of this session.
+
+        Raises:
+            UsageError: less than one is to stay.
+            StorageError: the system refused; a checkpoint that the log calls pruned is removed by the next start.
+        """
+        with self._phases.within("report"):
+            return prune(self._run, self._active, keep_last=keep_last, fs=self._fs)
 
     def tensor_metadata(self) -> dict[str, str]:
         """Return the metadata to store in each safetensors file: step, session and seq, as one JSON string."""
@@ -349,18 +275,6 @@ class RunRecorder:
         return self._active.end(status=status, reason=reason)
 
     @property
-    def _run(self) -> OpenedRun:
-        if self._opened is None:
-            raise UsageError("the recorder is not open", expected="`with RunRecorder(folder) as recorder:`")
-        return self._opened
-
-    @property
-    def _held(self) -> RunLock:
-        if self._lock is None:
-            raise UsageError("the recorder is not open", expected="`with RunRecorder(folder) as recorder:`")
-        return self._lock
-
-    @property
     def _active(self) -> ActiveSession:
         if self._session is None:
             raise UsageError("no session has started", expected="`start` before anything is reported")
@@ -378,5 +292,6 @@ def _end_by_counters(session: ActiveSession) -> None:
         raise
 
 
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:2_000]
+def _end_after(session: ActiveSession, error: BaseException) -> None:
+    ending = ending_after(error, is_inside_window=session.account.outstanding > 0)
+    session.end(status=ending.status, reason=ending.reason, error=ending.error)

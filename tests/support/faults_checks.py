@@ -6,6 +6,7 @@ is not there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -68,14 +69,23 @@ def _split_tail(log: bytes) -> tuple[bytes, bytes]:
 
 
 def check_kept(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Nothing that was there was deleted or changed."""
+    """Nothing that was there was deleted or changed, but what the log says goes."""
+    pruned = tuple(_pruned(after.log))
     for path, data in before.items():
         if any(is_temporary_name(part) for part in Path(path).parts):
+            continue
+        if path not in after and f"{path}/".startswith(pruned):
             continue
         if path not in after:
             yield f"lost: {path}"
         elif data is not None and path not in REPLACED and after[path] != data:
             yield f"lost: the content of {path}"
+
+
+def _pruned(log: bytes) -> Iterator[str]:
+    for line in log[: log.rfind(b"\n") + 1].splitlines():
+        if line.startswith(b'{"event":"pruned"'):
+            yield f"{json.loads(line)['path']}/"
 
 
 def check_documents(run: Path, before: Snapshot, after: Snapshot) -> Iterator[str]:

@@ -121,6 +121,20 @@ def finished_run(place: Path) -> None:
     write_verdict(place / "run", reconcile(place / "run"))
 
 
+def kept_run(place: Path) -> None:
+    """Begin with a run that keeps three checkpoints of its way."""
+
+    def work(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while recorder.step < 3:
+            before = recorder.step
+            attempt(recorder, loop)
+            if recorder.step > before:
+                save(recorder, loop, "interval")
+
+    nothing(place)
+    session(place / "run", OS, work)
+
+
 # What the commands do.
 
 
@@ -176,6 +190,17 @@ def commit(place: Path, fs: Any) -> None:
         fs.promise(place / "run" / "checkpoints" / "step-00000002-s01")
         fs.unwatch()
         attempt(recorder, loop)
+
+    session(place / "run", fs, body)
+
+
+def prune(place: Path, fs: Any) -> None:
+    """Remove the checkpoints that retention has no use for."""
+
+    def body(recorder: RunRecorder, _loop: ToyLoop) -> None:
+        fs.watch()
+        recorder.prune(keep_last=1)
+        fs.unwatch()
 
     session(place / "run", fs, body)
 
@@ -387,6 +412,7 @@ SCENARIOS: Final = (
     _run_scenario("run.json", interrupted_run, rewrite_index, recover=finish_raised_run),
     _run_scenario("append", nothing, append),
     _run_scenario("checkpoint", nothing, commit),
+    _run_scenario("retention", kept_run, prune),
     _run_scenario("evaluation file", nothing, keep_evaluation),
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
