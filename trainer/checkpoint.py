@@ -20,7 +20,7 @@ from ledger.storage.safetensors import TensorInfo, read_header
 from ledger.storage.tensor_files import TensorForm, read_tensors, write_safetensors
 from trainer.state import DTYPES, TrainingState, tensor_bytes
 
-__all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors"]
+__all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors", "write_weights"]
 
 MODEL_FILE: Final = "model.safetensors"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
@@ -32,8 +32,13 @@ def write_tensors(folder: Path, state: TrainingState, *, metadata: Mapping[str, 
     Raises:
         StorageError: the system refused; what is there is nobody's checkpoint yet.
     """
-    _write(folder / MODEL_FILE, state.model_tensors(), metadata)
+    write_weights(folder, state, metadata=metadata)
     _write(folder / OPTIMIZER_FILE, state.optimizer_tensors(), metadata)
+
+
+def write_weights(folder: Path, state: TrainingState, *, metadata: Mapping[str, str]) -> None:
+    """Write the model's tensors alone; errors as `write_tensors`."""
+    _write(folder / MODEL_FILE, state.model_tensors(), metadata)
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

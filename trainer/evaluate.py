@@ -10,30 +10,22 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ledger.checkpoints import CompleteCheckpoint
 from ledger.dataset.evaluation import evaluation_batches
 from ledger.dataset.manifest import Split
 from ledger.dataset.packing import DocumentLayout
 from ledger.recorder import EvaluationResult
-from ledger.records.documents import Evaluation
-from ledger.records.layout import EVALUATIONS
-from ledger.storage.atomic import is_temporary_name
-from ledger.storage.documents import read_document
-from ledger.storage.files import is_own_folder
-from ledger.storage.filesystem import OS
 from trainer.config import TrainerConfig
 from trainer.data import document_tensor, token_tensor
 from trainer.precision import autocast
 from trainer.randomness import randomness_sha256
 
-__all__ = ["VALIDATION", "evaluate", "has_evaluation"]
+__all__ = ["VALIDATION", "evaluate"]
 
 VALIDATION: Final = "validation"
 """Name of the held-out split."""
@@ -63,21 +55,23 @@ def evaluate(
         tokens=measured.tokens,
         batches=measured.batches,
         complete=measured.tokens == split.tokens - 1,
-        metrics=measured.metrics(),
+        metrics=measured.metrics() | _per_byte(split, loss=measured.loss),
         rng_before=rng_before,
         rng_after=randomness_sha256(),
     )
 
 
-def has_evaluation(run_dir: Path, checkpoint: CompleteCheckpoint) -> bool:
-    """Tell whether the run holds a complete measurement of this checkpoint already."""
-    folder = run_dir / EVALUATIONS
-    names = OS.list_directory(folder) if is_own_folder(folder) else []
-    kept = [read_document(folder / name, Evaluation) for name in names if not is_temporary_name(name)]
-    return any(
-        found.complete and found.split == VALIDATION and found.manifest_sha256 == checkpoint.manifest_sha256
-        for found in kept
-    )
+def _per_byte(split: Split, *, loss: float) -> dict[str, float]:
+    """Return the loss in bits for each byte of text, and the bytes of a token that it was reckoned with.
+
+    A token's bytes are those of the whole split on average (bytes of text / tokens, both from the dataset's manifest):
+    for a complete measurement that is the split's loss over its bytes, for a subset an estimate.
+    """
+    text_bytes, tokens = split.inventory.bytes, split.tokens
+    if not text_bytes or not tokens:
+        return {}
+    bytes_per_token = text_bytes / tokens
+    return {"bits_per_byte": loss / (math.log(2) * bytes_per_token), "bytes_per_token": bytes_per_token}
 
 
 @dataclass

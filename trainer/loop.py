@@ -16,11 +16,12 @@ from ledger.dataset.manifest import Dataset
 from ledger.errors import LedgerError
 from ledger.recorder import RunRecorder
 from ledger.records.events import CheckpointKind, SessionStatus, SkipReason
-from trainer.checkpoint import write_tensors
+from trainer.checkpoint import write_tensors, write_weights
 from trainer.config import TrainerConfig
 from trainer.data import IGNORED, Batch, TrainingData
 from trainer.environment import peak_memory
-from trainer.evaluate import VALIDATION, evaluate, has_evaluation
+from trainer.evaluate import VALIDATION, evaluate
+from trainer.milestones import Calendar
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
 from trainer.profiling import Profiling
 from trainer.report import Report
@@ -46,11 +47,14 @@ class Training:
     report: Report
     stop: StopRequest
     profiling: Profiling
+    calendar: Calendar
 
 
 def fit(training: Training) -> SessionStatus:
     """Train until the target is reached or somebody asks to stop; return how the session ended."""
     recorder, stop = training.recorder, training.stop
+    if recorder.checkpoint_here is not None:
+        finish_step(training)  # the session before may have been asked to stop before it could
     while recorder.step < recorder.target_step and not stop.is_made:
         switch_profiler(training)
         loss = process_window(training)
@@ -58,9 +62,8 @@ def fit(training: Training) -> SessionStatus:
             finish_step(training)
     switch_profiler(training)
     record_verified(training)
-    if recorder.step < recorder.target_step:
-        save(training, "signal")
-        return recorder.end("interrupted", reason=stop.reason)
+    if stop.made_at is not None:
+        return recorder.end("interrupted", reason=save_in_time(training))
     measure_final(training, save(training, "final"))
     return recorder.end()
 
@@ -168,18 +171,53 @@ def refuse_endless_skips(training: Training, reason: SkipReason) -> None:
 
 
 def finish_step(training: Training) -> None:
-    """Do what is due at this step: first the evaluation of the subset, then the checkpoint."""
-    step, config = training.recorder.step, training.config
-    if config.evaluation.enabled and is_due(step, config.evaluation.interval):
+    """Do what is due at this step: first the evaluation of the subset, then the checkpoint.
+
+    Nothing once somebody asked to stop: the time that is left is for the last checkpoint, and the next session begins
+    with what is due at the step where it starts.
+    """
+    if training.stop.made_at is not None:
+        return
+    recorder, config, calendar = training.recorder, training.config, training.calendar
+    step = recorder.step
+    if calendar.has_evaluation(step) and not recorder.has_evaluated(step):
         measure(training, batches=config.evaluation.batches)
-    at_target = step == training.recorder.target_step
-    if config.checkpoint.policy == "interval" and is_due(step, config.checkpoint.interval) and not at_target:
-        save(training, "signal" if training.stop.is_made else "interval")
+    kind = calendar.checkpoint_kind(step)
+    if kind is None or step == recorder.target_step:
+        return
+    if config.checkpoint.training_state:
+        save(training, kind)
+    else:
+        export(training)
+    if config.checkpoint.keep_last is not None:
+        for path in recorder.prune(keep_last=config.checkpoint.keep_last):
+            training.report.pruned(path)
 
 
-def is_due(step: int, interval: int | None) -> bool:
-    """Tell whether something that happens every `interval` updates happens at this one."""
-    return interval is not None and step % interval == 0
+def save_in_time(training: Training) -> str:
+    """Save before the process is killed, if a checkpoint fits the time that is left; return the reason of the end.
+
+    How long one takes is known from the last one; without one it is tried.
+    """
+    recorder, stop, limits = training.recorder, training.stop, training.config.limits
+    left, needed = stop.seconds_left(grace_seconds=limits.grace_seconds), recorder.last_checkpoint_seconds
+    if needed is not None and needed > left and recorder.checkpoint_here is None:
+        return (
+            f"{stop.reason}; no checkpoint: the last one took {needed:.1f} s, and {max(0.0, left):.1f} s of "
+            f"limits.grace_seconds = {limits.grace_seconds:g} were left"
+        )
+    is_milestone = training.calendar.checkpoint_kind(recorder.step) == "milestone"
+    kind: CheckpointKind = "milestone" if is_milestone else "signal"
+    save(training, "final" if recorder.step == recorder.target_step else kind)
+    return stop.reason
+
+
+def export(training: Training) -> None:
+    """Write the weights alone: no checkpoint, nothing can be resumed from it."""
+    recorder = training.recorder
+    with recorder.export() as folder:
+        write_weights(folder, training.state, metadata=recorder.tensor_metadata())
+    training.report.exported(recorder.step)
 
 
 def save(training: Training, kind: CheckpointKind) -> CompleteCheckpoint | None:
@@ -215,6 +253,6 @@ def measure_final(training: Training, checkpoint: CompleteCheckpoint | None) -> 
     """Measure the complete held-out split for the final state, unless an earlier session did."""
     if not training.config.evaluation.enabled:
         return
-    if checkpoint is not None and has_evaluation(training.recorder.run_dir, checkpoint):
+    if checkpoint is not None and training.recorder.has_final_evaluation(checkpoint, split=VALIDATION):
         return
     measure(training, batches=None, of=checkpoint, keep=True)

@@ -99,3 +99,11 @@ class Report:
     def saved(self, kind: str, step: int) -> None:
         """Show that a checkpoint was committed."""
         self.say(f"step {step:,}  {kind} checkpoint saved")
+
+    def exported(self, step: int) -> None:
+        """Show that weights were written."""
+        self.say(f"step {step:,}  weights exported")
+
+    def pruned(self, path: str) -> None:
+        """Show that retention removed a checkpoint."""
+        self.say(f"{path} removed by retention")

@@ -24,6 +24,7 @@ from trainer.data import TrainingData
 from trainer.environment import environment_record, prepare_machine
 from trainer.evaluate import VALIDATION
 from trainer.loop import Training, fit
+from trainer.milestones import Calendar, calendar_of
 from trainer.model.decoder import parameter_counts
 from trainer.optim import partition_summary
 from trainer.profiling import Profiling
@@ -60,9 +61,10 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The effective recipe and what it reads."""
+    """The effective recipe, what is due when, and what is read."""
 
     config: TrainerConfig
+    calendar: Calendar
     sources: DataSources
     data: TrainingData
 
@@ -86,6 +88,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
         config = fix_end(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
+        calendar = calendar_of(config)
         report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
             report.say(
@@ -93,7 +96,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
                 "written (raise run.target_step to go on)"
             )
             return None
-        inputs = Inputs(config=config, sources=sources, data=data)
+        inputs = Inputs(config=config, calendar=calendar, sources=sources, data=data)
         training = _begin(request, choice, inputs, recorder=recorder, report=report, stop=stop)
         showing = report.showing(config.run.name, step=recorder.step, target=recorder.target_step)
         with showing, closing(training.profiling):
@@ -214,6 +217,7 @@ def _begin(
         report=report,
         stop=stop,
         profiling=Profiling(config.profiler, request.run_dir),
+        calendar=inputs.calendar,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +19,8 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._signal: signal.Signals | None = None
+        self.made_at: float | None = None
+        """`time.monotonic()` when the first request came; None without one."""
 
     @property
     def is_made(self) -> bool:
@@ -43,6 +46,11 @@ class StopRequest:
         if self._signal is not None:
             raise KeyboardInterrupt(self.reason)
         self._signal = signal.Signals(number)
+        self.made_at = time.monotonic()
+
+    def seconds_left(self, *, grace_seconds: float) -> float:
+        """Return what is left of the grace period, which begins with the request; all of it without one."""
+        return grace_seconds if self.made_at is None else grace_seconds - (time.monotonic() - self.made_at)
 
     def refuse_to_begin(self) -> None:
         """Raise `KeyboardInterrupt` if somebody asked to stop before anything began."""

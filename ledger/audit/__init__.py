@@ -9,11 +9,12 @@ from ledger.audit.comparison import Comparison, compare_runs
 from ledger.audit.listing import ListedRun, Listing, list_runs
 from ledger.audit.reconciliation import reconcile
 from ledger.audit.rules import RULES, Rule
-from ledger.audit.summary import SessionSummary, Summary, summarize
+from ledger.audit.summary import BestLoss, SessionSummary, Summary, summarize
 from ledger.audit.verification import verify
 
 __all__ = [
     "RULES",
+    "BestLoss",
     "Comparison",
     "ListedRun",
     "Listing",

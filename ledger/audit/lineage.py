@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from ledger.audit.files import CheckpointFolder
 from ledger.audit.stream import Stream
 from ledger.records.documents import CheckpointManifest
 from ledger.records.events import SessionStart
-from ledger.records.layout import MANIFEST
+from ledger.records.layout import MANIFEST, PARENT_MANIFEST
 from ledger.records.parts import Counters, Cursor, Parent, StateDigests
 
-__all__ = ["PARENT_MANIFEST", "ParentCheckpoint", "resolve_parent", "starts_from_beginning"]
-
-PARENT_MANIFEST: Final = "parent/manifest.json"
-"""A branch run's copy of the manifest it started from."""
+__all__ = ["ParentCheckpoint", "resolve_parent", "starts_from_beginning"]
 
 
 @dataclass(frozen=True, kw_only=True)

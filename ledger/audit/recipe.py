@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ledger.audit.files import Loaded
-from ledger.audit.lineage import PARENT_MANIFEST
 from ledger.audit.stream import Checker, Stream
 from ledger.errors import EvidenceMissingError, LedgerError
 from ledger.recipes import TARGET_FIELD, LeafDifference, identity_sha256, recipe_differences
@@ -20,7 +19,7 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.fields import Json
-from ledger.records.layout import ENVIRONMENTS, RECIPE_LOCK
+from ledger.records.layout import ENVIRONMENTS, PARENT_MANIFEST, RECIPE_LOCK
 from ledger.storage.canonical import digest_of
 
 __all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "environment_differences"]

@@ -17,6 +17,7 @@ from ledger.audit.corpus import Corpus, require_dataset
 from ledger.audit.data import DataChecker
 from ledger.audit.ends import EndChecker
 from ledger.audit.evaluations import EvaluationRecordChecker
+from ledger.audit.exports import ExportChecker
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.form import FormChecker, PinChecker
@@ -148,6 +149,7 @@ class _Checkers:
                 MovementChecker(stream),
                 StrayChecker(stream),
                 NamedFileChecker(stream),
+                ExportChecker(stream, rehash=rehash),
                 AmendmentChecker(stream),
                 EnvironmentChecker(stream),
                 LockChecker(stream),

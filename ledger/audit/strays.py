@@ -14,10 +14,12 @@ from ledger.records.layout import (
     CHECKPOINTS,
     ENVIRONMENTS,
     EVALUATIONS,
+    EXPORTS,
     LOG,
     MANIFEST,
     OWN_FOLDERS,
     OWN_NAMES,
+    PARENT,
     RECIPES,
 )
 from ledger.storage.atomic import is_temporary_name
@@ -128,6 +130,9 @@ class StrayChecker(Checker):
         for folder in (RECIPES, ENVIRONMENTS):
             for name in self.stream.files.names_in(folder):
                 self._check_document(f"{folder}/{name}", _digest_in(folder, name))
+        for folder in (EXPORTS, PARENT):
+            for name in filter(is_temporary_name, self.stream.files.names_in(folder)):
+                self._warn_temporary(f"{folder}/{name}")
         for name in self.stream.files.names_in(EVALUATIONS):
             where = f"{EVALUATIONS}/{name}"
             if is_temporary_name(name):

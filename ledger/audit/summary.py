@@ -34,7 +34,7 @@ from ledger.records.events import (
 from ledger.records.fields import Count, Json, Measurement, is_finite
 from ledger.records.parts import Counters
 
-__all__ = ["SessionSummary", "Summary", "summarize"]
+__all__ = ["BestLoss", "SessionSummary", "Summary", "summarize"]
 
 
 class SessionSummary(Record):
@@ -72,6 +72,19 @@ class SessionSummary(Record):
     )
 
 
+class BestLoss(Record):
+    """The lowest validation loss of the current branch."""
+
+    split: str
+    loss: float
+    step: Count
+    tokens: Count = Field(description="Target positions measured; only losses over as many are compared.")
+    complete: bool
+    checkpoint: str | None = Field(
+        description="Path of the checkpoint of that moment; null where none is kept."
+    )
+
+
 class Summary(Document):
     """What `ledger summarize --json` prints: the latest session, and the earlier ones apart."""
 
@@ -88,6 +101,7 @@ class Summary(Document):
     required_end: int | None = Field(description="The step at which a session_end was required, or null.")
     latest: SessionSummary | None
     earlier: list[SessionSummary]
+    best: BestLoss | None = Field(description="Null without a finite evaluation on the current branch.")
     findings: list[Finding]
     finding_counts: dict[Severity, Count]
 
@@ -125,6 +139,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
         required_end=require_end,
         latest=sessions[-1] if sessions else None,
         earlier=sessions[:-1],
+        best=_best_loss(stream),
         findings=stream.findings.kept,
         finding_counts=stream.findings.counts,
     )
@@ -134,6 +149,23 @@ def _judge_end(sessions: list[SessionSummary], step: int, *, otherwise: Outcome)
     if not sessions or sessions[-1].status == "no end":
         return "incomplete"
     return otherwise if sessions[-1].last.step == step else "failed"
+
+
+def _best_loss(stream: Stream) -> BestLoss | None:
+    """Return the best of the branch; a checkpoint counts as kept where its folder still is."""
+    best = stream.history.best()
+    if best is None or not isinstance(best.evaluation.loss, float | int):
+        return None
+    found, checkpoint = best.evaluation, best.checkpoint
+    is_there = checkpoint is not None and checkpoint.path in stream.files.complete_checkpoints
+    return BestLoss(
+        split=found.split,
+        loss=float(found.loss),
+        step=found.step,
+        tokens=found.tokens,
+        complete=found.complete,
+        checkpoint=checkpoint.path if checkpoint is not None and is_there else None,
+    )
 
 
 class TallyChecker(Checker):

@@ -8,6 +8,7 @@ from ledger.audit.stream import Checker, Stream
 from ledger.records.events import (
     AnyEvent,
     Checkpoint,
+    Export,
     SessionEnd,
     SessionStart,
     Train,
@@ -73,7 +74,9 @@ class TimingChecker(Checker):
                 )
 
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
-        """Follow the clock."""
+        """Follow the clock, and add an export."""
+        if isinstance(event, Export):
+            self._sums["checkpoint"] += event.seconds
         self._elapsed = event.elapsed
 
     def finish(self) -> None:

@@ -10,6 +10,8 @@ from ledger.records.layout import (
     CHECKPOINTS,
     ENVIRONMENTS,
     EVALUATIONS,
+    EXPORTS,
+    PARENT,
     QUARANTINE,
     RECIPES,
     parse_checkpoint_name,
@@ -21,7 +23,7 @@ from ledger.storage.trees import remove_tree
 
 __all__ = ["find_temporaries", "remove_temporaries"]
 
-_FOLDERS: Final = (RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, QUARANTINE)
+_FOLDERS: Final = (RECIPES, ENVIRONMENTS, CHECKPOINTS, EVALUATIONS, EXPORTS, PARENT, QUARANTINE)
 
 
 def find_temporaries(run_dir: Path, *, fs: FileSystem) -> list[str]:

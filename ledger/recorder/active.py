@@ -71,8 +71,8 @@ class ActiveSession:
         self.digests = digests
         self.ended = False
         self._beginning = beginning
-        self._phases = phases
-        self._capture = capture
+        self.phases = phases
+        self.capture = capture
         self._fs = fs
         self._window = OpenWindow()
         self._taken = dict.fromkeys(_MEASURED_PHASES, 0.0)
@@ -148,7 +148,7 @@ class ActiveSession:
         self._window.add_skip()
         if loss_scale is not None:
             self._scaler = (loss_scale[1], growth_tracker)
-        with self._phases.within("report"):
+        with self.phases.within("report"):
             self.writer.write(
                 Overflow,
                 reason=reason,
@@ -161,9 +161,9 @@ class ActiveSession:
 
     def _write_train(self, diagnostics: Mapping[str, float] | None = None) -> None:
         window, self._window = self._window, OpenWindow()
-        totals = window.totals(seconds=self._take("train"), data_seconds=self._take("data"))
+        totals = window.totals(seconds=self.take("train"), data_seconds=self.take("data"))
         scale, growth_tracker = self._scaler
-        with self._phases.within("report"):
+        with self.phases.within("report"):
             self.writer.write(
                 Train,
                 window=totals,
@@ -174,7 +174,7 @@ class ActiveSession:
                 cursor=self.account.cursor,
                 batches=window.batches,
                 data_chain=self.account.data_chain,
-                state=self._state(self._capture()) if self._has_evidence else None,
+                state=self._state(self.capture()) if self._has_evidence else None,
                 diagnostics=as_measurements(diagnostics or {}),
             )
 
@@ -182,8 +182,9 @@ class ActiveSession:
         if self._window.microbatches:
             self._write_train()
 
-    def _take(self, phase: str) -> float:
-        seconds = self._phases.take(phase)
+    def take(self, phase: str) -> float:
+        """Return the seconds of a phase that no event accounts for yet; an event of the caller's now does."""
+        seconds = self.phases.take(phase)
         self._taken[phase] += seconds
         return seconds
 
@@ -197,8 +198,8 @@ class ActiveSession:
     ) -> FileRef | None:
         """Write a `val` event and, where it is kept, the evaluation's own file before it."""
         self.require_open()
-        seconds = self._take("evaluate")
-        with self._phases.within("report"):
+        seconds = self.take("evaluate")
+        with self.phases.within("report"):
             kept = self._keep(result, of) if keep else None
             self.writer.write(
                 Validation,
@@ -223,7 +224,7 @@ class ActiveSession:
             run_id=self.run_id,
             step=self.account.step,
             of=of,
-            state=self._state(self._capture()) if of is None else None,
+            state=self._state(self.capture()) if of is None else None,
             environment_sha256=self.digests.environment_sha256,
         )
         return keep_evaluation(folder, document, session=self.number, fs=self._fs)
@@ -242,19 +243,19 @@ class ActiveSession:
         self.require_open()
         self._require_checkpoint_possible()
         self._write_outstanding()
-        with self._phases.within("checkpoint"):
+        with self.phases.within("checkpoint"):
             self.writer.sync()
             captured = self._captured(kind)
             folder = open_checkpoint_folder(self.writer.locate_folder(), captured, fs=self._fs)
             try:
                 yield folder
-                before_commit = self._phases.elapsed
+                before_commit = self.phases.elapsed
                 self.writer.require_sole_writer()
                 checkpoint = commit_checkpoint(folder, captured, fs=self._fs)
             except BaseException:
                 discard_checkpoint_folder(folder, fs=self._fs)
                 raise
-            write_seconds = self._phases.elapsed - before_commit
+            write_seconds = self.phases.elapsed - before_commit
         self._committed = checkpoint
         self._write_checkpoint(checkpoint, captured, write_seconds=write_seconds)
 
@@ -269,7 +270,7 @@ class ActiveSession:
             raise UsageError(f"session {self.number} holds a checkpoint at step {self.account.step} already")
 
     def _captured(self, kind: CheckpointKind) -> Captured:
-        live = self._capture()
+        live = self.capture()
         return Captured(
             run_id=self.run_id,
             session=self.number,
@@ -288,9 +289,9 @@ class ActiveSession:
     def _write_checkpoint(
         self, checkpoint: CompleteCheckpoint, captured: Captured, *, write_seconds: float
     ) -> None:
-        seconds = self._take("checkpoint")
+        seconds = self.take("checkpoint")
         counters = {name: getattr(captured.counters, name) for name in COUNTER_NAMES}
-        with self._phases.within("report"):
+        with self.phases.within("report"):
             self.writer.write(
                 Checkpoint,
                 path=checkpoint.path,
@@ -315,7 +316,7 @@ class ActiveSession:
         """Write a `data_verified` event."""
         self.require_open()
         self.writer.require_own_thread()
-        with self._phases.within("report"):
+        with self.phases.within("report"):
             self.writer.write(DataVerified, shard=shard, sha256=sha256, seconds=seconds)
 
     def note(self, text: str) -> None:
@@ -336,13 +337,13 @@ class ActiveSession:
         self._write_outstanding()
         self.ended = True
         phases = self._final_phases(exact=decided in ("completed", "closed"))
-        with self._phases.within("report"):
+        with self.phases.within("report"):
             self.writer.write(
                 SessionEnd,
                 status=decided,
                 reason=reason or default_reason(decided),
                 target_step=self.target_step,
-                state=self._state(self._capture()) if self._keeps_no_weights() else None,
+                state=self._state(self.capture()) if self._keeps_no_weights() else None,
                 phases=phases,
                 error=error,
             )
@@ -368,7 +369,7 @@ class ActiveSession:
 
     def _final_phases(self, *, exact: bool) -> dict[str, float]:
         """Return the seconds of each phase; what no event accounts for counts as `report` in a session that is done."""
-        left = self._phases.totals()
+        left = self.phases.totals()
         phases = {name: left[name] + self._taken.get(name, 0.0) for name in left}
         if exact:
             for name in _MEASURED_PHASES:

@@ -122,9 +122,9 @@ class HeldRun:
         known = list(self._run.history.checkpoints())
         return known[-1].seconds if known else None
 
-    def has_evaluated(self, *, microbatches: int) -> bool:
-        """Tell whether the current branch holds an evaluation made when it stood at so many microbatches."""
-        return any(found.microbatches == microbatches for found in self._run.history.evaluations())
+    def has_evaluated(self, step: int) -> bool:
+        """Tell whether the current branch holds an evaluation of this step."""
+        return any(found.step == step for found in self._run.history.evaluations())
 
     def has_final_evaluation(self, checkpoint: CompleteCheckpoint, *, split: str) -> bool:
         """Tell whether the log speaks of a complete evaluation of this checkpoint whose file is there as it says.

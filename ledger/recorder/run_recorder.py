@@ -16,6 +16,7 @@ from ledger.errors import LedgerError, UsageError
 from ledger.recorder.active import ActiveSession
 from ledger.recorder.beginning import begin_session
 from ledger.recorder.endings import ending_after
+from ledger.recorder.exports import export_weights
 from ledger.recorder.holding import HeldRun
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionPlan
@@ -237,6 +238,18 @@ class RunRecorder(HeldRun):
             yield folder
         if (committed := self._active.checkpoint_here) is not None:
             self._run.checkpoints.append(committed)
+
+    @contextmanager
+    def export(self) -> Iterator[Path]:
+        """Write weights alone: yields a folder to write them into, and does everything else at its end.
+
+        Raises:
+            UsageError: inside an accumulation window, or nothing was written.
+            RefusedError: this session exported this step before.
+            StorageError: the system refused; no export appeared and no event speaks of one.
+        """
+        with export_weights(self._active, fs=self._fs) as folder:
+            yield folder
 
     def prune(self, *, keep_last: int) -> list[str]:
         """Remove the checkpoints that retention has no use for and return their paths, oldest first.

@@ -35,6 +35,7 @@ from ledger.records.parts import (
     RunFacts,
     Start,
     StateDigests,
+    StoredFile,
     Superseded,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "CheckpointKind",
     "DataVerified",
     "Event",
+    "Export",
     "Note",
     "Overflow",
     "Pruned",
@@ -227,6 +229,15 @@ class Checkpoint(Event, frozen=True, tag="checkpoint"):
     state: StateDigests
 
 
+class Export(Event, frozen=True, tag="export"):
+    """Weights were written on their own, no checkpoint and no parent; `model` is the digest of the live tensors."""
+
+    path: Text
+    files: dict[Name, StoredFile]
+    model: Sha256 | None
+    seconds: NonNegative
+
+
 class Pruned(Event, frozen=True, tag="pruned"):
     """Retention is about to remove a checkpoint."""
 
@@ -268,6 +279,7 @@ AnyEvent = Union[  # noqa: UP007 - msgspec and mypy both want a plain alias here
     Overflow,
     Validation,
     Checkpoint,
+    Export,
     Pruned,
     DataVerified,
     Note,

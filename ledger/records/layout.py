@@ -9,12 +9,16 @@ __all__ = [
     "CHECKPOINTS",
     "ENVIRONMENTS",
     "EVALUATIONS",
+    "EXPORTS",
     "LOCK",
     "LOG",
     "LOGS",
     "MANIFEST",
     "OWN_FOLDERS",
     "OWN_NAMES",
+    "PARENT",
+    "PARENT_MANIFEST",
+    "PARENT_RECIPE",
     "QUARANTINE",
     "RECIPES",
     "RECIPE_LOCK",
@@ -33,6 +37,10 @@ RECIPES: Final = "recipes"
 ENVIRONMENTS: Final = "environments"
 CHECKPOINTS: Final = "checkpoints"
 EVALUATIONS: Final = "evaluations"
+EXPORTS: Final = "exports"
+PARENT: Final = "parent"
+PARENT_MANIFEST: Final = f"{PARENT}/manifest.json"
+PARENT_RECIPE: Final = f"{PARENT}/recipe.json"
 QUARANTINE: Final = "quarantine"
 LOGS: Final = "logs"
 RECIPE_LOCK: Final = "recipe.lock.json"
@@ -42,7 +50,7 @@ MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
 
 OWN_FOLDERS: Final = frozenset(
-    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, "parent", "exports", LOGS}
+    {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, EXPORTS, PARENT, LOGS}
 )
 """Folders that may lie in a run folder."""
 

@@ -34,6 +34,7 @@ __all__ = [
     "RunParent",
     "Start",
     "StateDigests",
+    "StoredFile",
     "Superseded",
 ]
 
@@ -153,6 +154,13 @@ class FileRef(Part, frozen=True):
     """A file inside the run folder and the digest of its bytes."""
 
     path: Text
+    sha256: Sha256
+
+
+class StoredFile(Part, frozen=True):
+    """Size and digest of a file as it was written."""
+
+    bytes: Count
     sha256: Sha256
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledger.audit import Comparison, SessionSummary, Summary
+from ledger.audit import BestLoss, Comparison, SessionSummary, Summary
 from ledger.report.lines import Line, blank, heading, number, seconds, table
 from ledger.report.verdict import STYLES, finding_lines
 
@@ -28,11 +28,19 @@ def summary_lines(summary: Summary) -> Iterator[Line]:
         yield blank()
         yield heading(f"latest session, number {latest.session}")
         yield from table(_rows(latest, summary.target_step))
+    if summary.best is not None:
+        yield Line(_best(summary.best))
     if summary.earlier:
         yield blank()
         yield heading("earlier sessions")
         yield from table([_earlier_row(session) for session in summary.earlier])
     yield from finding_lines(summary.findings, summary.finding_counts)
+
+
+def _best(best: BestLoss) -> str:
+    extent = "" if best.complete else f" (a subset of {best.tokens:,} tokens)"
+    kept = f"checkpoint {best.checkpoint}" if best.checkpoint else "no checkpoint of it is kept"
+    return f"best {best.split} loss {number(best.loss)} at step {best.step}{extent}, {kept}"
 
 
 def _rows(session: SessionSummary, target: int | None) -> list[list[str]]:

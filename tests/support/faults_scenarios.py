@@ -205,6 +205,20 @@ def prune(place: Path, fs: Any) -> None:
     session(place / "run", fs, body)
 
 
+def export(place: Path, fs: Any) -> None:
+    """Export weights."""
+
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        fs.watch()
+        with recorder.export() as folder:
+            loop.save(folder, recorder.tensor_metadata())
+        fs.promise(place / "run" / "exports" / "step-00000001-s01")
+        fs.unwatch()
+
+    session(place / "run", fs, body)
+
+
 def keep_evaluation(place: Path, fs: Any) -> None:
     """Keep an evaluation of the final checkpoint."""
 
@@ -413,6 +427,7 @@ SCENARIOS: Final = (
     _run_scenario("append", nothing, append),
     _run_scenario("checkpoint", nothing, commit),
     _run_scenario("retention", kept_run, prune),
+    _run_scenario("export", nothing, export),
     _run_scenario("evaluation file", nothing, keep_evaluation),
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
