@@ -42,6 +42,11 @@ class LeafDifference:
     after: Json
     leaf_class: LeafClass
 
+    @property
+    def is_of_schedule(self) -> bool:
+        """Whether it is a leaf of the schedule, which a branch that continues a run may change."""
+        return self.field.partition(".")[0] == "schedule"
+
     def __str__(self) -> str:
         return f"{self.field}: {json.dumps(self.before)} -> {json.dumps(self.after)}"
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ledger.audit.files import Loaded
+from ledger.audit.lineage import starts_from_beginning
 from ledger.audit.stream import Checker, Stream
 from ledger.errors import EvidenceMissingError, LedgerError
+from ledger.history import Session
 from ledger.recipes import TARGET_FIELD, LeafDifference, identity_sha256, recipe_differences
-from ledger.records.documents import Environment, Recipe
+from ledger.records.documents import CheckpointManifest, Environment, Recipe
 from ledger.records.events import (
     Amendment,
     AnyEvent,
@@ -19,7 +21,8 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.fields import Json
-from ledger.records.layout import ENVIRONMENTS, PARENT_MANIFEST, RECIPE_LOCK
+from ledger.records.layout import ENVIRONMENTS, PARENT_MANIFEST, PARENT_RECIPE, RECIPE_LOCK
+from ledger.records.parts import RunParent
 from ledger.storage.canonical import digest_of
 
 __all__ = ["AmendmentChecker", "EnvironmentChecker", "NamedFileChecker", "environment_differences"]
@@ -56,7 +59,7 @@ class NamedFileChecker(Checker):
             self._check_code_difference(environment)
         self._check_identity(event)
         if event.run is not None and event.run.parent is not None:
-            self._check_file(PARENT_MANIFEST, event.run.parent.manifest_sha256)
+            self._check_parent(event.run.parent)
         if event.run is not None and event.run.recipe_lock_sha256 is not None:
             self._check_file(RECIPE_LOCK, event.run.recipe_lock_sha256)
 
@@ -69,6 +72,13 @@ class NamedFileChecker(Checker):
         """Check a quarantined tail."""
         if isinstance(event, TailRecovered):
             self._check_file(event.file, event.sha256)
+
+    def _check_parent(self, parent: RunParent) -> None:
+        """Check the parent's manifest that a branch run keeps, and the recipe that this names."""
+        self._check_file(PARENT_MANIFEST, parent.manifest_sha256)
+        manifest = self.stream.files.load(PARENT_MANIFEST, CheckpointManifest)
+        if manifest.document is not None and manifest.sha256 == parent.manifest_sha256:
+            self._check_file(PARENT_RECIPE, manifest.document.recipe_sha256)
 
     def _is_new(self, sha256: str) -> bool:
         is_new = sha256 not in self._checked
@@ -144,18 +154,48 @@ class AmendmentChecker(Checker):
     def finish(self) -> None:
         """Compare each session with its parent."""
         history = self.stream.history
-        recipes = {session.number: session.start.recipe_sha256 for session in history.sessions}
-        for session in history.sessions[1:]:
-            parent = session.start.parent
-            is_own = parent is not None and parent.run == history.run_id
-            number = parent.session if parent is not None and is_own else history.sessions[0].number
-            before = self.stream.files.recipe(recipes.get(number, session.start.recipe_sha256)).document
+        run_parent = None if history.facts is None else history.facts.parent
+        continues = run_parent is not None and run_parent.mode == "continue"
+        for session in history.sessions:
+            is_continued = continues and starts_from_beginning(self.stream, session.start)
+            if session.number == history.sessions[0].number and not is_continued:
+                continue
+            before = self._inherited(session) if is_continued else self._before(session)
             after = self.stream.files.recipe(session.start.recipe_sha256).document
             if before is None or after is None:
                 self.findings.skip("LG602", "a recipe cannot be read")
                 continue
+            differences = recipe_differences(before, after)
             where = f"session {session.number}"
-            self._compare(recipe_differences(before, after), session.amendments, where, number=session.number)
+            if is_continued:
+                self._check_continued(differences, where)
+            self._compare(differences, session.amendments, where, number=session.number)
+
+    def _inherited(self, session: Session) -> Recipe | None:
+        """Return the recipe of another run's checkpoint that a branch run goes on from, where it is at hand."""
+        parent = session.start.parent
+        manifest = self.stream.files.load(PARENT_MANIFEST, CheckpointManifest)
+        if parent is None or manifest.document is None or manifest.sha256 != parent.manifest_sha256:
+            return None
+        recipe = self.stream.files.load(PARENT_RECIPE, Recipe)
+        return recipe.document if recipe.sha256 == manifest.document.recipe_sha256 else None
+
+    def _before(self, session: Session) -> Recipe | None:
+        """Return the recipe of a session's parent in this run; from the run's beginning, that of the first session."""
+        history, parent = self.stream.history, session.start.parent
+        recipes = {known.number: known.start.recipe_sha256 for known in history.sessions}
+        is_own = parent is not None and parent.run == history.run_id
+        number = parent.session if parent is not None and is_own else history.sessions[0].number
+        return self.stream.files.recipe(recipes.get(number, session.start.recipe_sha256)).document
+
+    def _check_continued(self, differences: list[LeafDifference], where: str) -> None:
+        for found in differences:
+            if found.leaf_class == "identity" and not found.is_of_schedule:
+                self.findings.add(
+                    "LG602",
+                    f"continues another run, but differs from it in {found}, which is not of the schedule",
+                    where=where,
+                )
 
     def _compare(
         self, differences: list[LeafDifference], amendments: list[Amendment], where: str, *, number: int

@@ -76,7 +76,7 @@ class ActiveSession:
         self._fs = fs
         self._window = OpenWindow()
         self._taken = dict.fromkeys(_MEASURED_PHASES, 0.0)
-        self._committed = plan.parent
+        self._committed = plan.parent if plan.mode is None else None
         sections = beginning.sections
         self._interval = sections.logging.interval if sections.logging else 1
         self._has_evidence = bool(sections.logging and sections.logging.evidence)

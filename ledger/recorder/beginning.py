@@ -16,6 +16,7 @@ from ledger.history import History
 from ledger.recipes import identity_sha256
 from ledger.recorder.account import Account
 from ledger.recorder.active import ActiveSession
+from ledger.recorder.branching import store_parent
 from ledger.recorder.opening import OpenedRun
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import LiveState, SessionDigests, SessionPlan
@@ -63,6 +64,8 @@ def begin_session(
     digests = _store_descriptions(opened.folder, plan, fs=fs)
     if plan.recipe_lock is not None and not opened.history.sessions:
         replace_file(opened.folder / RECIPE_LOCK, document_bytes(plan.recipe_lock), fs=fs)
+    if plan.mode is not None and plan.parent is not None and not opened.history.sessions:
+        store_parent(opened.folder, plan.parent, fs=fs)
     lock.require_held()
     run_id = opened.history.run_id or uuid.uuid4().hex
     account = _account(beginning)

@@ -9,7 +9,7 @@ from ledger.checkpoints import CompleteCheckpoint
 from ledger.errors import EvidenceMissingError, InvalidDocumentError, UsageError, VerificationError
 from ledger.recorder.opening import OpenedRun, acquire_lock, open_run, read_recipe
 from ledger.records.documents import Evaluation, Recipe
-from ledger.records.parts import FileRef
+from ledger.records.parts import FileRef, RunParent
 from ledger.storage.clock import Clock, SystemClock
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS, FileSystem
@@ -60,6 +60,12 @@ class HeldRun:
     def has_sessions(self) -> bool:
         """Whether the run holds a session already."""
         return bool(self._run.history.sessions)
+
+    @property
+    def run_parent(self) -> RunParent | None:
+        """The checkpoint of another run that this one branched from; None in a run of its own."""
+        facts = self._run.history.facts
+        return None if facts is None else facts.parent
 
     @property
     def target_in_force(self) -> int | None:

@@ -11,6 +11,7 @@ from ledger.records.documents import Environment, Recipe
 from ledger.records.fields import Json, Measurement, as_measurements
 from ledger.records.locks import RecipeLock
 from ledger.records.parts import (
+    BranchMode,
     Cursor,
     DataIdentities,
     ModelSummary,
@@ -92,6 +93,8 @@ class SessionPlan:
     start: Start = "fresh"
     parent: CompleteCheckpoint | None = None
     """The checkpoint that the live objects were restored from."""
+    mode: BranchMode | None = None
+    """How a branch run takes over `parent`, which is then a checkpoint of another run; None: it is of this run."""
     recipe_lock: RecipeLock | None = None
     """The lock that the run is started under; a later session finds it in the run."""
     amendment_reason: str = "changed in the configuration"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from ledger.checkpoints import read_trainer_state
+from ledger.checkpoints import CompleteCheckpoint, read_trainer_state
 from ledger.errors import RefusedError, UsageError, VerificationError
 from ledger.recipes import TARGET_FIELD, LeafDifference, lock_differences, recipe_differences
+from ledger.recorder.branching import check_branch, read_parent, require_no_branch, run_parent
 from ledger.recorder.opening import OpenedRun, read_recipe
 from ledger.recorder.plan import LiveState, SessionPlan
 from ledger.records.documents import Recipe, TrainerState
@@ -61,8 +63,8 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
     _check_choice(opened, plan)
     _check_data(opened, plan, accumulation)
     amendments = _amendments(opened, plan, target, fs=fs)
-    _check_lock(opened, plan, amendments, fs=fs)
-    restored = None if plan.parent is None else read_trainer_state(plan.parent, fs=fs)
+    _check_lock(opened, plan, amendments if plan.mode is None else [], fs=fs)
+    restored = _restored(plan, target, fs=fs)
     state = live.digests(plan.cursor)
     _check_restored(plan, restored, state)
     return Beginning(
@@ -78,8 +80,22 @@ def prepare_beginning(opened: OpenedRun, plan: SessionPlan, live: LiveState, *, 
         state=state,
         loss_scale=live.loss_scale,
         amendments=amendments,
-        facts=None if opened.history.sessions else _facts(plan, target, accumulation),
+        facts=None if opened.history.sessions else _facts(plan, target, accumulation, restored),
     )
+
+
+def _restored(plan: SessionPlan, target: int, *, fs: FileSystem) -> TrainerState | None:
+    """Return the state that the session goes on from; None where it begins at 0."""
+    if plan.parent is None or plan.mode == "initialise":
+        return None
+    restored = read_trainer_state(plan.parent, fs=fs)
+    if restored.counters.step > target:
+        raise RefusedError(
+            f"stands at step {restored.counters.step}, beyond the target {target}",
+            path=plan.parent.folder,
+            expected=f"{TARGET_FIELD} of at least {restored.counters.step}",
+        )
+    return restored
 
 
 def _sections(recipe: Recipe) -> RecipeSections:
@@ -109,14 +125,19 @@ def _check_window(sections: RecipeSections, accumulation: int) -> None:
 
 
 def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
-    sessions = opened.history.sessions
-    if not sessions:
+    if plan.mode is not None:
+        check_branch(opened, plan, mode=plan.mode)
+    elif not opened.history.sessions:
         if plan.start != "fresh" or plan.parent is not None:
             raise UsageError(f"a run without sessions cannot start as {plan.start!r}", expected="'fresh'")
-        return
+    else:
+        _check_later_start(opened, plan)
+
+
+def _check_later_start(opened: OpenedRun, plan: SessionPlan) -> None:
     if plan.start in ("fresh", "branch"):
         raise UsageError(
-            f"already holds a run with {len(sessions)} session(s)",
+            f"already holds a run with {len(opened.history.sessions)} session(s)",
             path=opened.folder,
             expected="a new folder for a fresh start",
             advice="resume it, or choose another folder",
@@ -127,20 +148,26 @@ def _check_choice(opened: OpenedRun, plan: SessionPlan) -> None:
         raise UsageError("a resume needs a checkpoint", advice="choose start 'auto' or 'restart'")
     if plan.start == "auto" and opened.latest() is not None and plan.parent is None:
         raise UsageError("'auto' begins at the run's start only where the current branch holds no checkpoint")
-    if plan.parent is not None and plan.parent.manifest.run_id != opened.history.run_id:
+    if plan.parent is not None:
+        _check_own_parent(opened, plan.parent)
+    else:
+        require_no_branch(opened)
+
+
+def _check_own_parent(opened: OpenedRun, parent: CompleteCheckpoint) -> None:
+    if parent.manifest.run_id != opened.history.run_id:
         raise UsageError(
-            f"is a checkpoint of run {plan.parent.manifest.run_id}",
-            path=plan.parent.folder,
+            f"is a checkpoint of run {parent.manifest.run_id}",
+            path=parent.folder,
             expected=f"one of run {opened.history.run_id}",
         )
-    if plan.parent is not None and plan.parent not in opened.checkpoints:
+    if parent not in opened.checkpoints:
         raise UsageError(
             "is no checkpoint that this recorder found in the run",
-            path=plan.parent.folder,
+            path=parent.folder,
             expected="what `latest_checkpoint` or `checkpoint_named` returned",
         )
-    if plan.parent is not None:
-        opened.require_recorded(plan.parent)
+    opened.require_recorded(parent)
 
 
 def _check_data(opened: OpenedRun, plan: SessionPlan, accumulation: int) -> None:
@@ -165,19 +192,43 @@ def _check_data(opened: OpenedRun, plan: SessionPlan, accumulation: int) -> None
 
 
 def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSystem) -> list[LeafDifference]:
-    sessions = opened.history.sessions
-    if not sessions:
+    """Return the differences to the parent's recipe that the session states, after refusing those that may not be."""
+    sessions, inherited = opened.history.sessions, None
+    if plan.mode == "continue" and plan.parent is not None:
+        inherited = read_parent(plan.parent, fs=fs).recipe
+        _refuse_identity(recipe_differences(inherited, plan.recipe), opened.folder, is_branch=True)
+    if sessions:
+        is_own = plan.parent is not None and plan.mode is None
+        sha256 = (
+            plan.parent.manifest.recipe_sha256 if is_own and plan.parent else sessions[0].start.recipe_sha256
+        )
+        before = read_recipe(opened.folder, sha256, fs=fs)
+        _refuse_identity(recipe_differences(before, plan.recipe), opened.folder)
+        inherited = inherited or before
+    _refuse_lower_target(opened, target)
+    if inherited is None:
         return []
-    parent = sessions[0].start.recipe_sha256 if plan.parent is None else plan.parent.manifest.recipe_sha256
-    differences = recipe_differences(read_recipe(opened.folder, parent, fs=fs), plan.recipe)
-    identity = [difference for difference in differences if difference.leaf_class == "identity"]
+    return [found for found in recipe_differences(inherited, plan.recipe) if found.leaf_class != "volatile"]
+
+
+def _refuse_identity(differences: list[LeafDifference], folder: Path, *, is_branch: bool = False) -> None:
+    identity = [
+        found
+        for found in differences
+        if found.leaf_class == "identity" and not (is_branch and found.is_of_schedule)
+    ]
     if identity:
         raise RefusedError(
             f"{len(identity)} setting(s) that define the experiment differ: {'; '.join(map(str, identity))}",
-            path=opened.folder,
-            expected="the recipe that the run was started with",
+            path=folder,
+            expected="the recipe of the run that it continues, but for its schedule"
+            if is_branch
+            else "the recipe that the run was started with",
             advice="set them back, or start a new run in another folder",
         )
+
+
+def _refuse_lower_target(opened: OpenedRun, target: int) -> None:
     in_force = opened.history.target_step()
     if in_force is not None and target < in_force:
         raise RefusedError(
@@ -185,7 +236,6 @@ def _amendments(opened: OpenedRun, plan: SessionPlan, target: int, *, fs: FileSy
             path=opened.folder,
             expected=f"at least {in_force}: a target may only be raised",
         )
-    return [difference for difference in differences if difference.leaf_class == "operational"]
 
 
 def _check_lock(
@@ -219,13 +269,13 @@ def _check_lock(
 
 
 def _check_restored(plan: SessionPlan, restored: TrainerState | None, state: StateDigests) -> None:
-    if plan.parent is None or restored is None:
+    if restored is None:
         _check_cursor_at_beginning(plan)
+    if plan.parent is None:
         return
     recorded = plan.parent.manifest.state
-    differing = [
-        name for name in StateDigests.__struct_fields__ if getattr(recorded, name) != getattr(state, name)
-    ]
+    parts = StateDigests.__struct_fields__ if restored is not None else ("model",)
+    differing = [name for name in parts if getattr(recorded, name) != getattr(state, name)]
     if differing:
         raise VerificationError(
             f"the live state after restoring differs from the checkpoint's in: {', '.join(differing)}",
@@ -257,14 +307,15 @@ def _parent(plan: SessionPlan) -> Parent | None:
     )
 
 
-def _facts(plan: SessionPlan, target: int, accumulation: int) -> RunFacts:
+def _facts(plan: SessionPlan, target: int, accumulation: int, restored: TrainerState | None) -> RunFacts:
+    updates = target - (0 if restored is None else restored.counters.step)
     return RunFacts(
         name=plan.name,
         purpose=plan.purpose,
-        parent=None,
+        parent=run_parent(plan),
         recipe_lock_sha256=None if plan.recipe_lock is None else document_sha256(plan.recipe_lock),
         model=plan.model,
         optimizer=list(plan.optimizer),
         target_step=target,
-        planned_tokens=target * plan.tokens_per_microbatch * accumulation,
+        planned_tokens=updates * plan.tokens_per_microbatch * accumulation,
     )

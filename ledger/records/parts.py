@@ -19,6 +19,7 @@ __all__ = [
     "NOTHING_SUPERSEDED",
     "ZERO",
     "At",
+    "BranchMode",
     "Counters",
     "Cursor",
     "DataIdentities",
@@ -181,12 +182,16 @@ class Parent(Part, frozen=True):
     manifest_sha256: Sha256
 
 
+BranchMode = Literal["continue", "initialise"]
+"""What a branch run takes over: counters, state and identity but for the schedule, or weights alone from 0."""
+
+
 class RunParent(Part, frozen=True):
     """The checkpoint of another run that a branch run starts from, and what it takes over."""
 
     run: Name
     manifest_sha256: Sha256
-    mode: Literal["continue", "initialise"]
+    mode: BranchMode
 
 
 class Superseded(Part, frozen=True):

@@ -122,7 +122,7 @@ def _check_document(run: Path, path: str, data: bytes, before: Snapshot) -> None
     elif kind == "quarantine":
         assert sha256_hex(data).startswith(name.rsplit("-", 1)[1][:16]), "is not the tail that it names"
     else:
-        assert kind in ("checkpoints", "exports"), "is an unknown file"
+        assert kind in ("checkpoints", "exports", "parent"), "is an unknown file"
 
 
 def _check_checkpoint(folder: Path) -> None:

@@ -15,7 +15,12 @@ from typing import Any, Final, Protocol
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
+<<<<<<< HEAD
 from ledger.maintain import add_waiver, diagnose, repair_run, seal_run, write_verdict
+=======
+from ledger.checkpoints import read_checkpoint
+from ledger.maintain import diagnose, repair_run, write_verdict
+>>>>>>> 59ad65b (Recorder: a run may begin at a checkpoint of another one, and says what it changes)
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
@@ -40,6 +45,7 @@ from tests.support.toy import (
     ToyLoop,
     attempt,
     evaluate,
+    plan_of,
     save,
     train,
 )
@@ -135,6 +141,18 @@ def kept_run(place: Path) -> None:
     session(place / "run", OS, work)
 
 
+def parent_run(place: Path) -> None:
+    """Begin with a run whose checkpoint another one is to start from."""
+
+    def work(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        attempt(recorder, loop)
+        save(recorder, loop, "interval")
+
+    nothing(place)
+    session(place / "other", OS, work)
+
+
 # What the commands do.
 
 
@@ -148,6 +166,27 @@ def start_again(place: Path, fs: Any) -> None:
     """Start a session that quarantines a torn tail, supersedes work and amends the recipe."""
     fs.watch()
     session(place / "run", fs, _started(fs, place), settings=RAISED)
+
+
+def start_branch(place: Path, fs: Any) -> None:
+    """Start a run at another run's checkpoint."""
+    fs.watch()
+    _branch(place, fs, _started(fs, place))
+
+
+def _branch(place: Path, fs: FileSystem, body: Callable[[RunRecorder, ToyLoop], None]) -> None:
+    parent = read_checkpoint(place / "other" / "checkpoints" / "step-00000002-s01")
+
+    def begin_at_parent(recorder: RunRecorder, loop: ToyLoop) -> None:
+        loop.restore(parent)
+        start = "auto" if recorder.has_sessions else "branch"
+        recorder.start(plan_of(loop, start=start, parent=parent, mode="continue"), capture=loop.capture)
+
+    session(place / "run", fs, body, begin=begin_at_parent)
+
+
+def _finish_branch(place: Path, fs: FileSystem = OS) -> None:
+    _branch(place, fs, train)
 
 
 def rewrite_index(place: Path, fs: Any) -> None:
@@ -423,6 +462,7 @@ def _run_scenario(
 SCENARIOS: Final = (
     _run_scenario("session start", nothing, start),
     _run_scenario("session start, resumed", interrupted_run, start_again, recover=finish_raised_run),
+    _run_scenario("session start, branch", parent_run, start_branch, recover=_finish_branch),
     _run_scenario("run.json", interrupted_run, rewrite_index, recover=finish_raised_run),
     _run_scenario("append", nothing, append),
     _run_scenario("checkpoint", nothing, commit),

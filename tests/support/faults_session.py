@@ -11,8 +11,9 @@ from typing import Final
 
 from ledger.recorder import RunRecorder
 from ledger.storage.filesystem import OS, FileSystem
+from tests.support import toy
 from tests.support.clocks import SteppingClock
-from tests.support.toy import Killed, ToyLoop, ToySettings, begin, write_safetensors
+from tests.support.toy import Killed, ToyLoop, ToySettings, write_safetensors
 
 SETTINGS: Final = ToySettings(
     target_step=4,
@@ -55,19 +56,24 @@ class _Through:
             self._fs.write(descriptor, data, path=self._path)
 
 
+def _begin(recorder: RunRecorder, loop: ToyLoop) -> None:
+    toy.begin(recorder, loop, start="auto" if recorder.has_sessions else "fresh")
+
+
 def session(
     run: Path,
     fs: FileSystem,
     body: Callable[[RunRecorder, ToyLoop], object],
     *,
     settings: ToySettings = SETTINGS,
+    begin: Callable[[RunRecorder, ToyLoop], None] = _begin,
 ) -> None:
     """Start or continue a toy run and do `body` in it; a dead process leaves it as it is."""
     loop = SeamLoop(settings, fs=fs)
     recorder = RunRecorder(run, clock=SteppingClock(), fs=fs)
     try:
         with recorder:
-            begin(recorder, loop, start="auto" if recorder.has_sessions else "fresh")
+            begin(recorder, loop)
             body(recorder, loop)
     except Killed:
         recorder.abandon()

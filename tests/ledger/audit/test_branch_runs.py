@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ledger.audit import reconcile
-from ledger.records.documents import CheckpointManifest
+from ledger.records.documents import CheckpointManifest, Recipe
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes
 from tests.ledger.audit.editing import Events, edit, read_events
@@ -18,15 +18,25 @@ from tests.ledger.audit.editing import Events, edit, read_events
 ZERO = dict.fromkeys(("step", "attempts", "skipped", "microbatches", "tokens_seen", "loss_tokens"), 0)
 
 
-def branch(run: Path, *, mode: str, **changes: Any) -> None:
-    """Make a run one that branched from another run's checkpoint, whose manifest is changed as asked."""
+def branch(run: Path, *, mode: str, other: dict[str, Any] | None = None, **changes: Any) -> None:
+    """Make a run one that branched from another run's checkpoint, whose manifest is changed as asked.
+
+    `other` names leaves of the parent's recipe that differ from the run's.
+    """
     start = read_events(run)[0]
     manifest = json.loads(next((run / "checkpoints").glob("step-00000003*/manifest.json")).read_bytes())
     manifest |= {"run_id": "other", "counters": ZERO, "cursor": start["cursor"], "state": start["state"]}
     manifest |= {"data_chain": start["data_chain"]} | changes
+    recipe = json.loads((run / "recipes" / f"{start['recipe_sha256']}.json").read_bytes())
+    for field, value in (other or {}).items():
+        section, _, key = field.partition(".")
+        recipe["config"][section][key] = value
+    recipe_bytes = document_bytes(Recipe.model_validate(recipe))
+    manifest["recipe_sha256"] = sha256_hex(recipe_bytes)
     data = document_bytes(CheckpointManifest.model_validate(manifest))
     (run / "parent").mkdir()
     (run / "parent" / "manifest.json").write_bytes(data)
+    (run / "parent" / "recipe.json").write_bytes(recipe_bytes)
     digest = sha256_hex(data)
 
     def change(events: Events) -> None:
@@ -78,3 +88,38 @@ def test_a_branch_run_that_does_not_name_its_parent_is_found(copy_of: Callable[[
     branch(run, mode="continue")
     edit(run, lambda events: events[0].update(parent=None))
     assert {finding.rule for finding in reconcile(run).findings} == {"LG301"}
+
+
+@pytest.mark.parametrize("damage", ["absent", "changed"])
+def test_a_parent_recipe_that_is_not_what_the_manifest_names_is_found(
+    damage: str, copy_of: Callable[[str], Path]
+):
+    run = copy_of("plain")
+    branch(run, mode="continue")
+    path = run / "parent" / "recipe.json"
+    if damage == "absent":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().replace(b"0.01", b"0.02"))
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG601"}
+
+
+def test_a_continued_run_states_what_it_changed_of_the_schedule(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="continue", other={"schedule.warmup_steps": 9})
+    (finding,) = reconcile(run).findings
+    assert finding.rule == "LG602"
+    assert "schedule.warmup_steps" in finding.message
+
+
+def test_a_continued_run_changes_nothing_else_that_defines_the_experiment(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="continue", other={"optimizer.learning_rate": 0.5})
+    assert {finding.rule for finding in reconcile(run).findings} == {"LG602"}
+    assert any("not of the schedule" in finding.message for finding in reconcile(run).findings)
+
+
+def test_an_initialised_run_may_be_another_experiment(copy_of: Callable[[str], Path]):
+    run = copy_of("plain")
+    branch(run, mode="initialise", other={"optimizer.learning_rate": 0.5})
+    assert reconcile(run).findings == []
