@@ -20,7 +20,14 @@ from ledger.storage.safetensors import TensorInfo, read_header
 from ledger.storage.tensor_files import TensorForm, read_tensors, write_safetensors
 from trainer.state import DTYPES, TrainingState, tensor_bytes
 
-__all__ = ["MODEL_FILE", "OPTIMIZER_FILE", "restore_checkpoint", "write_tensors", "write_weights"]
+__all__ = [
+    "MODEL_FILE",
+    "OPTIMIZER_FILE",
+    "restore_checkpoint",
+    "restore_weights",
+    "write_tensors",
+    "write_weights",
+]
 
 MODEL_FILE: Final = "model.safetensors"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
@@ -66,6 +73,17 @@ def restore_checkpoint(checkpoint: CompleteCheckpoint, state: TrainingState) -> 
     _restore_optimizer(checkpoint.folder / OPTIMIZER_FILE, state, step=stored.counters.step)
     state.restore(stored)
     return stored
+
+
+def restore_weights(checkpoint: CompleteCheckpoint, state: TrainingState) -> None:
+    """Put the weights of a checkpoint into the model and leave everything else as it is.
+
+    Raises:
+        VerificationError: a file is absent or damaged.
+        RefusedError: the checkpoint holds other tensors than this recipe's model.
+    """
+    verify_checkpoint_files(checkpoint)
+    _restore_model(checkpoint.folder / MODEL_FILE, state)
 
 
 @torch.no_grad()

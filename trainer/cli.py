@@ -19,8 +19,11 @@ from ledger.cli.screen import guard, program_name
 from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recipes import identity_sha256
+from ledger.records.parts import BranchMode
 from trainer.config import TrainerConfig
+from trainer.milestones import calendar_of
 from trainer.recipe import PARTS, complete_config, fix_end, recipe_of
+from trainer.recorded import config_in_force, config_of_checkpoint, has_sessions
 from trainer.signals import StopRequest
 from trainer.sources import open_sources
 
@@ -51,7 +54,15 @@ def _commands() -> None:
 @app.command()
 def train(
     *,
-    config: ConfigFiles,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A YAML file; may be repeated, later ones override. Without one a run goes on, and a branch begins, "
+            "under its recorded recipe.",
+        ),
+    ] = None,
     overrides: Overrides = None,
     run: Annotated[
         Path | None, typer.Option("--run", metavar="DIR", help="Folder of the run; overrides run.directory.")
@@ -68,10 +79,25 @@ def train(
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin again at step 0 in a folder that holds a run.")
     ] = False,
+    branch: Annotated[
+        Path | None,
+        typer.Option("--branch", metavar="DIR", help="Begin a new run at a checkpoint of another one."),
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            metavar="continue|initialise",
+            help="What a branch takes over: counters, state and recipe but for the schedule; or weights alone.",
+        ),
+    ] = None,
     allow_network_fs: AllowNetworkFs = False,
 ) -> None:
     """Train until the target step, from the beginning or from a checkpoint."""
-    recipe = load_config(config, overrides or (), model=TrainerConfig)
+    may_go_on = resume is not None or restart
+    recipe = _recipe(config or [], overrides or [], run=run, branch=branch, may_go_on=may_go_on)
+    if mode is not None and branch is None:
+        raise UsageError("--mode belongs to --branch", advice="say --branch DIR, the checkpoint to begin at")
     training = _training_stack()
     stop = StopRequest()
     request = training.Request(
@@ -79,6 +105,7 @@ def train(
         run_dir=_run_directory(recipe, run),
         resume=resume,
         restart=restart,
+        branch=None if branch is None else training.Branch(folder=branch, mode=_branch_mode(mode)),
         argv=tuple(sys.orig_argv),
         allow_network_fs=allow_network_fs,
     )
@@ -110,6 +137,8 @@ def resolve(
         recipe = complete_config(recipe, opened.main, mix=opened.sources)
         data_sha256 = opened.identity
     recipe = fix_end(recipe)
+    if recipe.model.vocabulary:  # else periods, which count parameters, cannot be placed yet
+        calendar_of(recipe)
     if not as_json:
         print(dump_config(recipe), end="")
         return
@@ -129,6 +158,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     name = program_name("python -P -m trainer")
     sys.exit(guard(lambda: app(args=arguments, prog_name=name)))
+
+
+def _recipe(
+    files: list[Path], overrides: list[str], *, run: Path | None, branch: Path | None, may_go_on: bool
+) -> TrainerConfig:
+    """Return what was typed; without a file, the recorded recipe with what was typed."""
+    if files:
+        return load_config(files, overrides, model=TrainerConfig)
+    if run is not None and may_go_on and (branch is None or has_sessions(run)):
+        return config_in_force(run, overrides)
+    if branch is not None:
+        return config_of_checkpoint(branch, overrides)
+    raise UsageError(
+        "no configuration",
+        expected="--config FILE; or --run DIR --resume auto, by which a run goes on under its recorded recipe",
+    )
+
+
+def _branch_mode(typed: str | None) -> BranchMode:
+    modes: dict[str | None, BranchMode] = {"continue": "continue", "initialise": "initialise"}
+    if typed in modes:
+        return modes[typed]
+    raise UsageError(
+        "--branch without --mode" if typed is None else f"--mode {typed} is unknown",
+        expected="--mode continue (counters, state and recipe but for the schedule) or initialise (weights alone)",
+    )
 
 
 def _run_directory(config: TrainerConfig, typed: Path | None) -> Path:

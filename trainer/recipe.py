@@ -20,7 +20,15 @@ from ledger.records.documents import Recipe
 from trainer.arithmetic import budgeted_step
 from trainer.config import ConstantConfig, DataConfig, SourceConfig, TrainerConfig
 
-__all__ = ["PARTS", "complete_config", "config_of", "continue_config", "fix_end", "recipe_of"]
+__all__ = [
+    "PARTS",
+    "branch_config",
+    "complete_config",
+    "config_of",
+    "continue_config",
+    "fix_end",
+    "recipe_of",
+]
 
 PARTS: Final = {
     "trainer": 2,
@@ -168,6 +176,35 @@ def continue_config(recorded: Recipe, typed: TrainerConfig, *, run: Path) -> Tra
             path=run,
             expected="the settings that define the experiment unchanged, and a target that is not lower",
             advice="set them back, or start a new run with another --run",
+        )
+    return effective
+
+
+def branch_config(parent: Recipe, typed: TrainerConfig, *, parent_folder: Path) -> TrainerConfig:
+    """Return the configuration of a new run that continues another: its identity, but for the schedule.
+
+    What is left open (target, horizon) is the parent's. The target may be any that the parent has not passed.
+
+    Args:
+        parent: the recipe that the checkpoint was made under.
+        typed: the completed configuration of this start.
+        parent_folder: the checkpoint's folder, for messages.
+
+    Raises:
+        RefusedError: settings that define the experiment differ; names all of them.
+    """
+    effective = fix_end(typed, recorded=config_of(parent))
+    differences = recipe_differences(parent, recipe_of(effective))
+    refused = [
+        str(found) for found in differences if found.leaf_class == "identity" and not found.is_of_schedule
+    ]
+    if refused:
+        raise RefusedError(
+            f"{len(refused)} setting(s) differ from the run's that is continued (recorded -> typed): "
+            + "; ".join(refused),
+            path=parent_folder,
+            expected="the settings that define the experiment unchanged, but for the schedule",
+            advice="set them back, or take the weights alone: --mode initialise",
         )
     return effective
 

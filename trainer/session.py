@@ -12,13 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger.checkpoints import CompleteCheckpoint
+from ledger.checkpoints import CompleteCheckpoint, read_checkpoint
 from ledger.dataset.manifest import Dataset
-from ledger.errors import EvidenceMissingError, UsageError
+from ledger.errors import EvidenceMissingError, RefusedError, UsageError
 from ledger.recorder import RunRecorder, SessionPlan
+from ledger.recorder.branching import read_parent
+from ledger.records.documents import Recipe
 from ledger.records.events import SessionStatus
-from ledger.records.parts import DataIdentities, ModelSummary, Start
-from trainer.checkpoint import restore_checkpoint
+from ledger.records.parts import BranchMode, DataIdentities, ModelSummary, Start
+from trainer.checkpoint import restore_checkpoint, restore_weights
 from trainer.config import TrainerConfig
 from trainer.data import TrainingData
 from trainer.environment import environment_record, prepare_machine
@@ -28,13 +30,22 @@ from trainer.milestones import Calendar, calendar_of
 from trainer.model.decoder import parameter_counts
 from trainer.optim import partition_summary
 from trainer.profiling import Profiling
-from trainer.recipe import complete_config, continue_config, fix_end, recipe_of
+from trainer.recipe import branch_config, complete_config, continue_config, fix_end, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
 from trainer.sources import DataSources, open_sources
 from trainer.state import TrainingState, build_state
 
-__all__ = ["Request", "run_session"]
+__all__ = ["Branch", "Request", "run_session"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """Where a new run begins that branches from another one."""
+
+    folder: Path
+    """The other run's checkpoint."""
+    mode: BranchMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,7 @@ class Request:
     resume: str | None = None
     """`auto`, `latest`, the folder of a checkpoint, or None."""
     restart: bool = False
+    branch: Branch | None = None
     argv: tuple[str, ...] = ()
     allow_network_fs: bool = False
     """Write although the run lies on a network file system."""
@@ -57,6 +69,8 @@ class Choice:
 
     start: Start
     parent: CompleteCheckpoint | None = None
+    mode: BranchMode | None = None
+    """How a checkpoint of another run is taken over; None: the parent is of this run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +101,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     with closing(TrainingData(sources, typed)) as data, recorder:
         choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
-        config = fix_end(typed) if recorded is None else continue_config(recorded, typed, run=request.run_dir)
+        config = _effective_config(typed, choice, recorded, run=request.run_dir)
         calendar = calendar_of(config)
         report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
@@ -134,16 +148,35 @@ def _require_validation(config: TrainerConfig, dataset: Dataset) -> None:
         )
 
 
+def _effective_config(
+    typed: TrainerConfig, choice: Choice, recorded: Recipe | None, *, run: Path
+) -> TrainerConfig:
+    """Return what was typed, completed by what the run, or the run that it continues, fixed before."""
+    if recorded is not None:
+        return continue_config(recorded, typed, run=run)
+    if choice.mode == "continue" and choice.parent is not None:
+        return branch_config(read_parent(choice.parent).recipe, typed, parent_folder=choice.parent.folder)
+    return fix_end(typed)
+
+
 def _choose(request: Request, recorder: RunRecorder) -> Choice:
     """Decide where the session begins; a folder that holds a run needs a word on what to do with it."""
+    if not recorder.has_sessions and request.branch is not None and request.resume in (None, "auto"):
+        return _at_branch("branch", request.branch)
     if not recorder.has_sessions:
         if request.resume not in (None, "auto"):
             raise UsageError("there is no run to resume", path=request.run_dir, advice="leave --resume out")
         return Choice(start="fresh")
+    _require_same_branch(request.branch, recorder)
     if request.restart:
-        return Choice(start="restart")
+        return _at_beginning("restart", request, recorder)
     if request.resume == "auto":
-        return Choice(start="auto", parent=recorder.latest_checkpoint())
+        latest = recorder.latest_checkpoint()
+        return (
+            _at_beginning("auto", request, recorder)
+            if latest is None
+            else Choice(start="auto", parent=latest)
+        )
     if request.resume is not None:
         return Choice(start="resume", parent=_checkpoint_to_resume(request.resume, recorder))
     raise UsageError(
@@ -153,6 +186,49 @@ def _choose(request: Request, recorder: RunRecorder) -> Choice:
         advice="type --resume auto to go on, --restart to begin again from step 0 in the same folder (what was done "
         "stays on record), or another --run",
     )
+
+
+def _require_same_branch(typed: Branch | None, recorder: RunRecorder) -> None:
+    """Make sure that a branch that is typed again is the one that the run began with."""
+    if typed is None:
+        return
+    began = recorder.run_parent
+    if began is None:
+        raise UsageError(
+            "the folder holds a run of its own, which is no branch",
+            path=recorder.run_dir,
+            advice="leave --branch out, or choose another --run",
+        )
+    if typed.mode != began.mode:
+        raise RefusedError(
+            f"the run began by --mode {began.mode}",
+            path=recorder.run_dir,
+            expected=f"the same, not {typed.mode}",
+        )
+    if typed.folder.exists() and read_checkpoint(typed.folder).manifest_sha256 != began.manifest_sha256:
+        raise RefusedError(
+            "is not the checkpoint that the run began with",
+            path=typed.folder,
+            expected=f"the one of run {began.run} with manifest {began.manifest_sha256}",
+        )
+
+
+def _at_beginning(start: Start, request: Request, recorder: RunRecorder) -> Choice:
+    """Begin where the run began: from nothing, or at the checkpoint of another run, which must then be at hand."""
+    if recorder.run_parent is None or (start == "auto" and recorder.is_completed):
+        return Choice(start=start)
+    if request.branch is None:
+        raise EvidenceMissingError(
+            "the run holds no checkpoint to go on from and began at one of another run",
+            path=recorder.run_dir,
+            expected=f"the checkpoint of run {recorder.run_parent.run}",
+            advice=f"say where it lies: --branch DIR --mode {recorder.run_parent.mode}",
+        )
+    return _at_branch(start, request.branch)
+
+
+def _at_branch(start: Start, branch: Branch) -> Choice:
+    return Choice(start=start, parent=read_checkpoint(branch.folder), mode=branch.mode)
 
 
 def _checkpoint_to_resume(wanted: str, recorder: RunRecorder) -> CompleteCheckpoint:
@@ -192,14 +268,15 @@ def _begin(
     """Build the state, put everything where the choice says, and only then start the session."""
     config, data = inputs.config, inputs.data
     state = build_state(config)
-    if choice.parent is not None:
+    if choice.parent is not None and choice.mode == "initialise":
+        restore_weights(choice.parent, state)
+    elif choice.parent is not None:
         data.restore(restore_checkpoint(choice.parent, state).cursor)
     stop.refuse_to_begin()
     plan = _plan(request, choice, inputs, state)
     recorder.start(plan, capture=state.capture)
     data.begin_verification()
-    where = "from the beginning" if choice.parent is None else f"from {choice.parent.path}"
-    report.say(f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {where}")
+    report.say(f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {_spell(choice)}")
     report.say(
         arithmetic(
             config,
@@ -221,6 +298,12 @@ def _begin(
     )
 
 
+def _spell(choice: Choice) -> str:
+    if choice.parent is None:
+        return "from the beginning"
+    return f"from {choice.parent.path}" if choice.mode is None else f"{choice.mode} {choice.parent.folder}"
+
+
 def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState) -> SessionPlan:
     config, sources = inputs.config, inputs.sources
     has_validation = VALIDATION in sources.main.manifest.splits
@@ -238,5 +321,6 @@ def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState
         optimizer=partition_summary(state.groups),
         start=choice.start,
         parent=choice.parent,
+        mode=choice.mode,
         argv=request.argv,
     )

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +20,15 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ledger.config.document import read_file, read_override
 from ledger.config.explain import explain
 from ledger.config.merge import merge
-from ledger.config.tree import Node, Place, plain
+from ledger.config.tree import Node, Place, plain, tree_of
 from ledger.errors import ConfigError
 
 __all__ = ["dump_config", "load_config"]
 
 Model = TypeVar("Model", bound=BaseModel)
+
+RECORDED = "the recorded recipe"
+"""What stands in the place of a file's name where a configuration goes on from a run's records."""
 
 _LOGGER = logging.getLogger(__name__)
 _EXPANDABLE = re.compile(r"\$\{\w+\}|\$\(|^~/|^\$\w+")
@@ -35,17 +38,23 @@ _NOT_SAFE = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "nul
 
 
 def load_config(
-    paths: Sequence[str | os.PathLike[str]], overrides: Iterable[str] = (), *, model: type[Model]
+    paths: Sequence[str | os.PathLike[str]],
+    overrides: Iterable[str] = (),
+    *,
+    model: type[Model],
+    base: Mapping[str, Any] | None = None,
 ) -> Model:
     """Return the configuration that the files and `dotted.key=value` overrides describe together.
 
     Files come first, in order, then the overrides; later wins, mappings merge, lists are replaced, and a section whose
-    discriminator changes starts afresh. The model sees only the merged whole. Raises `ConfigError` (one
-    problem, its place, what was expected and what to do) and `StorageError` for a file that cannot be read.
+    discriminator changes starts afresh. `base` is a recorded configuration that comes before all of them. The model
+    sees only the merged whole. Raises `ConfigError` (one problem, its place, what was expected and what to do) and
+    `StorageError` for a file that cannot be read.
     """
     if not all(os.fspath(path) for path in paths):
         raise ConfigError("an empty path is given for a configuration", advice="check --config")
-    trees = [read_file(Path(path)) for path in paths] + [read_override(text) for text in overrides]
+    recorded = [] if base is None else [tree_of(base, Place(file=RECORDED))]
+    trees = recorded + [read_file(Path(path)) for path in paths] + [read_override(text) for text in overrides]
     # Where a key is missing, the last file is the one to write it into.
     last = str(Path(paths[-1])) if paths else None
     merged = Node({}, Place(file=last))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-__all__ = ["Node", "Place", "PlainValue", "Scalar", "deepest", "places", "plain"]
+__all__ = ["Node", "Place", "PlainValue", "Scalar", "deepest", "places", "plain", "tree_of"]
 
 Scalar: TypeAlias = str | int | float | bool | None
 PlainValue: TypeAlias = "Scalar | list[PlainValue] | dict[str, PlainValue]"
@@ -43,6 +43,15 @@ def plain(node: Node) -> PlainValue:
     if isinstance(node.value, list):
         return [plain(child) for child in node.value]
     return node.value
+
+
+def tree_of(value: Any, place: Place) -> Node:
+    """Return the tree of plain values that all come from one place."""
+    if isinstance(value, Mapping):
+        return Node({key: tree_of(child, place) for key, child in value.items()}, place)
+    if isinstance(value, list):
+        return Node([tree_of(child, place) for child in value], place)
+    return Node(value, place)
 
 
 def deepest(node: Node, path: Sequence[str | int]) -> Node:

@@ -25,7 +25,7 @@ from ledger.records.events import SessionStatus
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import write_document
 from trainer.config import TrainerConfig
-from trainer.session import Request, run_session
+from trainer.session import Branch, Request, run_session
 from trainer.signals import StopRequest
 
 VOCABULARY = 64
@@ -63,7 +63,9 @@ def tiny_config(data: Path, /, **sections: dict[str, Any]) -> TrainerConfig:
         "checkpoint": {"policy": "final"},
     }
     for name, changes in sections.items():
-        values[name] = values.get(name, {}) | changes
+        before = values.get(name, {})
+        is_another_kind = changes.get("name", before.get("name")) != before.get("name")
+        values[name] = changes if is_another_kind and name != "run" else before | changes
     return TrainerConfig.model_validate(values)
 
 
@@ -88,10 +90,13 @@ def train(
     *,
     resume: str | None = None,
     restart: bool = False,
+    branch: Branch | None = None,
     stop: StopRequest | None = None,
 ) -> SessionStatus | None:
     """Train one session in this process, as the command line would."""
-    request = Request(config=config, run_dir=run_dir, resume=resume, restart=restart, argv=("test",))
+    request = Request(
+        config=config, run_dir=run_dir, resume=resume, restart=restart, branch=branch, argv=("test",)
+    )
     return run_session(request, console=Console(quiet=True, stderr=True), stop=stop or StopRequest())
 
 
