@@ -6,6 +6,7 @@ the rename comes after it. Nothing else is ever taken for one, and nothing is ev
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,14 +118,20 @@ def read_checkpoint(folder: Path, *, fs: FileSystem = OS) -> CompleteCheckpoint:
     )
 
 
-def verify_checkpoint_files(checkpoint: CompleteCheckpoint, *, fs: FileSystem = OS) -> None:
-    """Check that every file of a checkpoint has the size and digest of its manifest.
+def verify_checkpoint_files(
+    checkpoint: CompleteCheckpoint, *, names: Collection[str] | None = None, fs: FileSystem = OS
+) -> None:
+    """Check that every file of a checkpoint, or each of `names`, has the size and digest of its manifest.
 
     Raises:
-        VerificationError: a file is absent or differs; the message names it.
+        VerificationError: a file is absent, not listed or differs; the message names it.
     """
-    for name, entry in sorted(checkpoint.manifest.files.items()):
-        path = checkpoint.folder / name
+    for name in sorted(checkpoint.manifest.files if names is None else names):
+        path, entry = checkpoint.folder / name, checkpoint.manifest.files.get(name)
+        if entry is None:
+            raise VerificationError(
+                "is not in the manifest", path=path, expected="a checkpoint that holds it"
+            )
         if not fs.exists(path):
             raise VerificationError(
                 "is absent", path=path, expected="the file that the manifest lists", advice=_ADVICE

@@ -18,6 +18,7 @@ from ledger.errors import RefusedError
 from ledger.records.documents import TrainerState
 from ledger.storage.safetensors import TensorInfo, read_header
 from ledger.storage.tensor_files import TensorForm, read_tensors, write_safetensors
+from trainer.exporting import MODEL_FILE
 from trainer.state import DTYPES, TrainingState, tensor_bytes
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "write_weights",
 ]
 
-MODEL_FILE: Final = "model.safetensors"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 
 
@@ -82,7 +82,7 @@ def restore_weights(checkpoint: CompleteCheckpoint, state: TrainingState) -> Non
         VerificationError: a file is absent or damaged.
         RefusedError: the checkpoint holds other tensors than this recipe's model.
     """
-    verify_checkpoint_files(checkpoint)
+    verify_checkpoint_files(checkpoint, names={MODEL_FILE})
     _restore_model(checkpoint.folder / MODEL_FILE, state)
 
 

@@ -13,17 +13,21 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.main import get_command
 
+from ledger.cli.lazy import without_types
 from ledger.cli.options import AllowNetworkFs
-from ledger.cli.screen import guard, program_name
+from ledger.cli.screen import guard, harmless, program_name
 from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recipes import identity_sha256
 from ledger.records.parts import BranchMode
 from trainer.config import TrainerConfig
+from trainer.exporting import export_checkpoint
 from trainer.milestones import calendar_of
 from trainer.recipe import PARTS, complete_config, fix_end, recipe_of
 from trainer.recorded import config_in_force, config_of_checkpoint, has_sessions
+from trainer.report import measured_lines
 from trainer.signals import StopRequest
 from trainer.sources import open_sources
 
@@ -118,6 +122,49 @@ def train(
 
 
 @app.command()
+def evaluate(
+    subject: Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT")],
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="The whole split, not the subset that is measured on the way.")
+    ] = False,
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Which split.")] = "validation",
+    overrides: Overrides = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write it here, not into the run; never overwritten."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the evaluation as it is written.")] = False,
+) -> None:
+    """Measure a run's latest checkpoint, or a named one, on held-out text; no session is opened."""
+    measuring = _training_stack("trainer.measuring")
+    request = measuring.MeasureRequest(
+        subject=subject, split=split, is_full=full, overrides=overrides or (), output=output
+    )
+    found = measuring.measure_checkpoint(request)
+    if as_json:
+        print(found.evaluation.model_dump_json(by_alias=True, indent=2))
+    else:
+        print("\n".join(harmless(line) for line in measured_lines(found.evaluation, found.checkpoint.folder)))
+    _warn(f"written to {found.path}")
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT")],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; never overwritten.")
+    ],
+) -> None:
+    """Copy the weights of a checkpoint into a safetensors file of their own; torch is not needed."""
+    sha256 = export_checkpoint(checkpoint, output)
+    print(f"{sha256}  {output}")
+
+
+@app.command()
 def resolve(
     *,
     config: ConfigFiles,
@@ -157,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default the process's own; an error is one sentence on stderr and an exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     name = program_name("python -P -m trainer")
-    sys.exit(guard(lambda: app(args=arguments, prog_name=name)))
+    command = without_types(get_command(app))
+    sys.exit(guard(lambda: command(args=arguments, prog_name=name)))
 
 
 def _recipe(
@@ -194,10 +242,10 @@ def _run_directory(config: TrainerConfig, typed: Path | None) -> Path:
     return Path(config.run.directory)
 
 
-def _training_stack() -> ModuleType:
+def _training_stack(module: str = "trainer.session") -> ModuleType:
     """Load what needs torch; this is the one place that does."""
     try:
-        return importlib.import_module("trainer.session")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ledger.recorder import EvaluationResult
+from ledger.records.documents import Evaluation
 from ledger.records.parts import Counters
 from trainer.config import TrainerConfig
 
-__all__ = ["Report", "arithmetic"]
+__all__ = ["Report", "arithmetic", "measured_lines"]
 
 
 def arithmetic(
@@ -107,3 +109,12 @@ class Report:
     def pruned(self, path: str) -> None:
         """Show that retention removed a checkpoint."""
         self.say(f"{path} removed by retention")
+
+
+def measured_lines(found: Evaluation, checkpoint: Path) -> Iterator[str]:
+    """Yield the lines that tell of a checkpoint's evaluation."""
+    extent = "complete" if found.complete else "incomplete: a subset"
+    yield f"{checkpoint}: step {found.step:,}"
+    yield f"{found.split} loss {found.loss} nats per token over {found.tokens:,} tokens ({extent})"
+    for name, value in sorted(found.metrics.items()):
+        yield f"{name} {value}"

@@ -12,13 +12,14 @@ from typer.main import get_command
 
 from ledger.errors import UsageError
 
-__all__ = ["COMMANDS", "LazyGroup"]
+__all__ = ["COMMANDS", "LazyGroup", "without_types"]
 
 _C = TypeVar("_C")
 
 COMMANDS: Final = {
     "prepare": "Prepare a corpus: text into checksummed shards (needs [data]).",
     "train": "Train, or continue, a run (needs [train]).",
+    "evaluate": "Measure a checkpoint on held-out text (needs [train]).",
     "pilot": "Rehearse a recipe: overfit, acceptance, stability, resume.",
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
@@ -55,10 +56,10 @@ class LazyGroup(TyperGroup):
             return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name])
         module = importlib.import_module(f"ledger.cli.{cmd_name}")
         if hasattr(module, "group"):
-            return _without_types(get_command(module.group))  # type: ignore[return-value]
+            return without_types(get_command(module.group))  # type: ignore[return-value]
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(cmd_name)(module.command)
-        return _without_types(get_command(app))  # type: ignore[return-value]
+        return without_types(get_command(app))  # type: ignore[return-value]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Show the help without importing what it lists."""
@@ -69,11 +70,11 @@ class LazyGroup(TyperGroup):
             self._is_listing = False
 
 
-def _without_types(command: _C) -> _C:
+def without_types(command: _C) -> _C:
     """Show arguments in the help by their names alone: the names of Python's types are of no use to a user."""
     nested_commands: dict[str, Any] = getattr(command, "commands", {})
     for nested in nested_commands.values():
-        _without_types(nested)
+        without_types(nested)
     for parameter in getattr(command, "params", ()):
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005 - typer's signature

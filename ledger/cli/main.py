@@ -18,7 +18,11 @@ from ledger.errors import UsageError
 
 __all__ = ["app", "main"]
 
-HANDED_OVER: Final = {"prepare": ("data_prep", "tokenizers", "data"), "train": ("trainer", "torch", "train")}
+HANDED_OVER: Final = {
+    "prepare": ("data_prep", "tokenizers", "data"),
+    "train": ("trainer", "torch", "train"),
+    "evaluate": ("trainer", "torch", "train"),
+}
 """Command → (package that does it, module that must be installed, extra that installs it)."""
 
 app = typer.Typer(

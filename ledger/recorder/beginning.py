@@ -22,15 +22,12 @@ from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import LiveState, SessionDigests, SessionPlan
 from ledger.recorder.starting import Beginning, prepare_beginning
 from ledger.recorder.writer import EventWriter
-from ledger.records.documents import Document
 from ledger.records.events import LOG_VERSION, Amendment, SessionStart, TailRecovered
 from ledger.records.layout import ENVIRONMENTS, LOG, RECIPE_LOCK, RECIPES, RUN, SEAL
 from ledger.records.parts import NOTHING_SUPERSEDED
-from ledger.storage.atomic import create_file, replace_file
-from ledger.storage.canonical import sha256_hex
+from ledger.storage.atomic import replace_file
 from ledger.storage.clock import Clock
-from ledger.storage.documents import document_bytes
-from ledger.storage.files import ensure_folder
+from ledger.storage.documents import document_bytes, store_by_digest
 from ledger.storage.filesystem import FileSystem
 from ledger.storage.lock import RunLock
 from ledger.storage.log import EventLog, QuarantinedTail, list_quarantined, quarantine_tail
@@ -97,9 +94,9 @@ def begin_session(
 def _store_descriptions(folder: Path, plan: SessionPlan, *, fs: FileSystem) -> SessionDigests:
     """Store recipe and environment, which no event names yet."""
     return SessionDigests(
-        recipe_sha256=_store(folder / RECIPES, plan.recipe, fs=fs),
+        recipe_sha256=store_by_digest(folder / RECIPES, plan.recipe, fs=fs),
         identity_sha256=identity_sha256(plan.recipe),
-        environment_sha256=_store(folder / ENVIRONMENTS, plan.environment, fs=fs),
+        environment_sha256=store_by_digest(folder / ENVIRONMENTS, plan.environment, fs=fs),
     )
 
 
@@ -122,14 +119,6 @@ def _write_first_events(
     except BaseException:
         session.close()
         raise
-
-
-def _store(folder: Path, document: Document, *, fs: FileSystem) -> str:
-    data = document_bytes(document)
-    sha256 = sha256_hex(data)
-    ensure_folder(folder, fs=fs)
-    create_file(folder / f"{sha256}.json", data, fs=fs)
-    return sha256
 
 
 def _open_log(opened: OpenedRun, run_id: str, *, clock: Clock, fs: FileSystem) -> EventLog:

@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +15,7 @@ from ledger.errors import InvalidDocumentError, NewerVersionError, VerificationE
 from ledger.records.base import Document
 from ledger.storage.atomic import create_file, replace_file
 from ledger.storage.canonical import canonical_json, digest_of, sha256_hex
-from ledger.storage.files import read_regular_file
+from ledger.storage.files import ensure_folder, read_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.strict_json import MAX_DOCUMENT_BYTES, parse_json
 
@@ -25,6 +26,7 @@ __all__ = [
     "load_document",
     "parse_document",
     "read_document",
+    "store_by_digest",
     "write_document",
 ]
 
@@ -137,6 +139,18 @@ def write_document(path: StrPath, document: Document, *, replace: bool, fs: File
     else:
         create_file(path, data, fs=fs)
     return sha256_hex(data)
+
+
+def store_by_digest(folder: StrPath, document: Document, *, fs: FileSystem = OS) -> str:
+    """Write a document into a folder, which is made, under its digest as a name; returns the digest.
+
+    Raises:
+        InvalidDocumentError, RefusedError, StorageError: as `write_document`.
+    """
+    sha256 = document_sha256(document)
+    ensure_folder(folder, fs=fs)
+    write_document(Path(folder) / f"{sha256}.json", document, replace=False, fs=fs)
+    return sha256
 
 
 def _validate_schema(value: Mapping[str, Any], model: type[Document], *, path: StrPath | None) -> None:

@@ -71,6 +71,7 @@ EXCUSED = {
 WRITING_COMMANDS = {
     "prepare": "dataset",
     "train": "training",
+    "evaluate": "separate evaluation",
     "pilot": "pilot stage",
     "reconcile": "verdict",
     "seal": "seal",

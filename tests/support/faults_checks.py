@@ -210,3 +210,14 @@ def check_sealed(place: Path, _control: Path) -> list[str]:
     verdict = reconcile(place / "run", rehash=True)
     found = [f"{finding.rule} {finding.where}: {finding.message}" for finding in verdict.findings]
     return found if "LG705" in verdict.checked else [*found, "it is not sealed"]
+
+
+def check_weights(out: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a folder into which weights are copied: under their name are whole ones or none."""
+    del before
+    problems = [f"lost: {path.name}" for path in promised if not path.exists()]
+    path = out / "model.safetensors"
+    whole = out.parent / "run" / "checkpoints" / "step-00000002-s01" / path.name
+    if path.exists() and path.read_bytes() != whole.read_bytes():
+        problems.append("the weights are half")
+    return problems

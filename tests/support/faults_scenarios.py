@@ -15,17 +15,17 @@ from typing import Any, Final, Protocol
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
-<<<<<<< HEAD
+from ledger.recorder.evaluations import store_measurement
 from ledger.maintain import add_waiver, diagnose, repair_run, seal_run, write_verdict
-=======
-from ledger.checkpoints import read_checkpoint
-from ledger.maintain import diagnose, repair_run, write_verdict
->>>>>>> 59ad65b (Recorder: a run may begin at a checkpoint of another one, and says what it changes)
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
 from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
 from ledger.records.waivers import Waiver
+
+
+from ledger.recorder.evaluations import store_measurement
+from ledger.records.layout import LOG, RUN
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
@@ -38,17 +38,21 @@ from tests.support.faults_checks import (
     check_sealed,
     check_stage,
     check_stage_done,
+    check_weights,
 )
 from tests.support.faults_session import RAISED, SETTINGS, session
 from tests.support.faults_trainer import data_beside, finish_training, train_to_a_checkpoint, trained
 from tests.support.toy import (
     ToyLoop,
     attempt,
+    environment,
     evaluate,
+    measurement,
     plan_of,
     save,
     train,
 )
+from trainer.exporting import export_checkpoint
 
 
 class Watchable(Protocol):
@@ -336,6 +340,47 @@ def _seal_again(place: Path, fs: FileSystem) -> None:
         return
     repair_run(place / "run", apply=True, fs=fs)
     seal_run(place / "run", reconcile(place / "run", rehash=True), fs=fs)
+def measure_apart(place: Path, fs: Any) -> None:
+    """Keep a measurement that no session made."""
+    fs.watch()
+    _measure_apart(place, fs)
+    fs.unwatch()
+
+
+def _measure_apart(place: Path, fs: FileSystem) -> None:
+    checkpoint = read_checkpoint(place / "run" / "checkpoints" / "step-00000004-s01")
+    result = measurement(ToyLoop(SETTINGS), complete=True)
+    store_measurement(result, of=checkpoint, environment=environment(), fs=fs)
+
+
+def room(place: Path) -> None:
+    """Begin with a run that keeps checkpoints, and a folder for weights."""
+    kept_run(place)
+    (place / "out").mkdir()
+
+
+def copy_weights(place: Path, fs: Any) -> None:
+    """Copy the weights of a checkpoint."""
+    fs.watch()
+    _copy_weights(place, fs)
+    fs.promise(place / "out" / "model.safetensors")
+    fs.unwatch()
+
+
+def _copy_weights(place: Path, fs: FileSystem) -> None:
+    if not (place / "out" / "model.safetensors").exists():
+        export_checkpoint(_exported(place), place / "out" / "model.safetensors", fs=fs)
+
+
+def _exported(place: Path) -> Path:
+    return place / "run" / "checkpoints" / "step-00000002-s01"
+
+
+def _weights_copied(place: Path, _control: Path) -> list[str]:
+    same = (place / "out" / "model.safetensors").read_bytes() == (
+        _exported(place) / "model.safetensors"
+    ).read_bytes()
+    return [] if same else ["other weights"]
 
 
 def damaged_lightly(place: Path) -> None:
@@ -483,6 +528,8 @@ SCENARIOS: Final = (
         trained,
         most=60,
     ),
+    _run_scenario("separate evaluation", finished_run, measure_apart, recover=_measure_apart),
+    Scenario("weights", "out", room, copy_weights, check_weights, _copy_weights, _weights_copied),
     Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
     Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
     Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),

@@ -352,8 +352,14 @@ def save(recorder: RunRecorder, loop: ToyLoop, kind: str) -> None:
 def evaluate(recorder: RunRecorder, loop: ToyLoop, *, complete: bool) -> None:
     """Report a measurement; the complete one is kept and names the checkpoint."""
     with recorder.phase("evaluate"):
-        rng = loop.capture().digests({}).rng
-    result = EvaluationResult(
+        result = measurement(loop, complete=complete)
+    recorder.evaluation(result, of=recorder.checkpoint_here if complete else None, keep=complete)
+
+
+def measurement(loop: ToyLoop, *, complete: bool) -> EvaluationResult:
+    """Return a measurement of a toy."""
+    rng = loop.capture().digests({}).rng
+    return EvaluationResult(
         split="validation",
         data_sha256=DATA_SHA256,
         loss=2.0 + loop.weight,
@@ -364,4 +370,3 @@ def evaluate(recorder: RunRecorder, loop: ToyLoop, *, complete: bool) -> None:
         rng_before=rng,
         rng_after=rng,
     )
-    recorder.evaluation(result, of=recorder.checkpoint_here if complete else None, keep=complete)

@@ -81,3 +81,16 @@ def test_gradients_and_generators_are_left_alone(split, dataset):
     result = _evaluate(Uniform(), split, dataset)
     assert torch.equal(torch.get_rng_state(), before)
     assert result.rng_before == result.rng_after
+
+
+@pytest.mark.parametrize("batches", [None, 2])
+def test_bits_per_byte_are_reckoned_with_the_bytes_of_the_whole_split(split, dataset, batches):
+    split.inventory = split.inventory.model_copy(update={"bytes": 600})
+    metrics = _evaluate(Uniform(), split, dataset, batches=batches).metrics
+    assert metrics["bytes_per_token"] == 600 / 150
+    assert metrics["bits_per_byte"] == pytest.approx(math.log2(VOCABULARY) * 150 / 600, rel=1e-6)
+
+
+def test_without_a_byte_of_text_there_are_no_bits_per_byte(split, dataset):
+    split.inventory = split.inventory.model_copy(update={"bytes": 0})
+    assert "bits_per_byte" not in _evaluate(Uniform(), split, dataset).metrics
