@@ -15,17 +15,14 @@ from typing import Any, Final, Protocol
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
-from ledger.recorder.evaluations import store_measurement
+from ledger.checkpoints import read_checkpoint
 from ledger.maintain import add_waiver, diagnose, repair_run, seal_run, write_verdict
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
+from ledger.recorder.evaluations import store_measurement
 from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
 from ledger.records.waivers import Waiver
-
-
-from ledger.recorder.evaluations import store_measurement
-from ledger.records.layout import LOG, RUN
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
@@ -340,6 +337,8 @@ def _seal_again(place: Path, fs: FileSystem) -> None:
         return
     repair_run(place / "run", apply=True, fs=fs)
     seal_run(place / "run", reconcile(place / "run", rehash=True), fs=fs)
+
+
 def measure_apart(place: Path, fs: Any) -> None:
     """Keep a measurement that no session made."""
     fs.watch()
