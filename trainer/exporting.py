@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,7 @@ def export_checkpoint(folder: Path, output: Path, *, fs: FileSystem = OS) -> str
         VerificationError: the weights are absent or damaged.
         LedgerError: the folder is no complete checkpoint, or the system refused; no file of that name appeared.
     """
-    if os.path.lexists(output):
+    if fs.exists(output):
         raise RefusedError(
             "it exists already and is not overwritten", path=output, advice="choose another name"
         )

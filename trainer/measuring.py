@@ -15,6 +15,7 @@ from ledger.recorder.evaluations import store_measurement
 from ledger.recorder.opening import open_run, read_recipe
 from ledger.records.documents import Evaluation
 from ledger.records.layout import MANIFEST, parse_checkpoint_name
+from ledger.storage.filesystem import OS
 from trainer.checkpoint import restore_weights
 from trainer.config import TrainerConfig
 from trainer.environment import environment_record, prepare_machine
@@ -79,7 +80,7 @@ def measure_checkpoint(request: MeasureRequest) -> Measured:
 
 
 def _find_checkpoint(subject: Path) -> CompleteCheckpoint:
-    if parse_checkpoint_name(subject.resolve().name) or (subject / MANIFEST).exists():
+    if parse_checkpoint_name(subject.resolve().name) or OS.exists(subject / MANIFEST):
         return read_checkpoint(subject)
     opened = open_run(find_run(subject))
     latest = opened.latest() if opened.history.sessions else None

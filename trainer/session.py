@@ -20,6 +20,7 @@ from ledger.recorder.branching import read_parent
 from ledger.records.documents import Recipe
 from ledger.records.events import SessionStatus
 from ledger.records.parts import BranchMode, DataIdentities, ModelSummary, Start
+from ledger.storage.filesystem import OS
 from trainer.checkpoint import restore_checkpoint, restore_weights
 from trainer.config import TrainerConfig
 from trainer.data import TrainingData
@@ -205,7 +206,7 @@ def _require_same_branch(typed: Branch | None, recorder: RunRecorder) -> None:
             path=recorder.run_dir,
             expected=f"the same, not {typed.mode}",
         )
-    if typed.folder.exists() and read_checkpoint(typed.folder).manifest_sha256 != began.manifest_sha256:
+    if OS.exists(typed.folder) and read_checkpoint(typed.folder).manifest_sha256 != began.manifest_sha256:
         raise RefusedError(
             "is not the checkpoint that the run began with",
             path=typed.folder,

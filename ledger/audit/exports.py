@@ -9,6 +9,8 @@ from ledger.audit.stream import Checker, Stream
 from ledger.records.events import AnyEvent, Export, UnknownEvent
 from ledger.records.parts import StoredFile
 from ledger.storage.digests import hash_file
+from ledger.storage.files import is_own_file
+from ledger.storage.filesystem import OS
 
 __all__ = ["ExportChecker"]
 
@@ -37,9 +39,9 @@ class ExportChecker(Checker):
         path = inside(self.stream.files.run_dir, where)
         if path is None:
             self.findings.add("LG601", "leads out of the run folder", where=where)
-        elif path.is_symlink() or not path.is_file():
+        elif not is_own_file(path):
             self.findings.add("LG601", "was exported and is not there any more", where=where, severity="hint")
-        elif path.stat().st_size != stored.bytes or (
+        elif OS.stat(path).st_size != stored.bytes or (
             self._rehash and hash_file(path).sha256 != stored.sha256
         ):
             self.findings.add("LG601", "was changed: the log names other bytes", where=where)

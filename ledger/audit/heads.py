@@ -14,6 +14,7 @@ from ledger.errors import UsageError
 from ledger.records.fields import MAX_INTEGER
 from ledger.records.parts import LogPosition
 from ledger.storage.files import read_regular_file
+from ledger.storage.filesystem import OS
 
 __all__ = ["QUOTED", "QuotedHead", "head_lines", "parse_head"]
 
@@ -54,7 +55,7 @@ def parse_head(text: str) -> QuotedHead:
         EvidenceMissingError, UnsafeError, StorageError: the file cannot be read.
     """
     match = _PARTS.fullmatch(text.strip())
-    if match is None and text.strip() and len(text) < MAX_BYTES and "\n" not in text and Path(text).is_file():
+    if match is None and text.strip() and len(text) < MAX_BYTES and "\n" not in text and OS.exists(text):
         content = read_regular_file(Path(text), max_bytes=MAX_BYTES).decode("utf-8", "replace")
         match = _PARTS.fullmatch(content.strip())
     if match is None or int(match["seq"]) > MAX_INTEGER:

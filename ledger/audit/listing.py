@@ -19,6 +19,8 @@ from ledger.errors import LedgerError
 from ledger.records.base import Document, Record
 from ledger.records.fields import Count
 from ledger.records.layout import LOG, RUN
+from ledger.storage.files import is_own_folder
+from ledger.storage.filesystem import OS
 
 __all__ = ["ListedRun", "Listing", "list_runs"]
 
@@ -69,14 +71,14 @@ def list_runs(folder: str | os.PathLike[str]) -> Listing:
 
 
 def _runs_in(folder: Path, *, depth: int) -> Iterator[Path]:
-    if any(os.path.lexists(folder / name) for name in (LOG, RUN)):
+    if any(OS.exists(folder / name) for name in (LOG, RUN)):
         yield folder
         return
     if depth == DEEPEST:
         return
-    for child in sorted(folder.iterdir()):
-        if child.is_dir() and not child.is_symlink():
-            yield from _runs_in(child, depth=depth + 1)
+    for name in OS.list_directory(folder):
+        if is_own_folder(folder / name):
+            yield from _runs_in(folder / name, depth=depth + 1)
 
 
 def _listed(run: Path, root: Path) -> ListedRun:

@@ -12,6 +12,7 @@ from ledger.records.events import Amendment, AnyEvent, SessionStart, UnknownEven
 from ledger.records.layout import LOG, RECIPE_LOCK
 from ledger.records.locks import LockedPilot, RecipeLock
 from ledger.storage.canonical import digest_of
+from ledger.storage.files import is_own_file
 from ledger.storage.log_reader import read_log
 
 __all__ = ["LockChecker", "pilot_problem"]
@@ -75,7 +76,7 @@ class LockChecker(Checker):
             return
         problems = lock_problems(lock)
         for pilot in lock.pilots:
-            if not (Path(pilot.path) / LOG).is_file():
+            if not is_own_file(Path(pilot.path) / LOG):
                 self.findings.skip(
                     f"LG603 pilot {pilot.stage}",
                     f"its run {pilot.path} is not at hand: the lock is taken at its word",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +66,7 @@ class SealChecker(Checker):
         loaded = self.stream.files.seal
         seal = loaded.document
         if seal is None or loaded.sha256 is None:
-            if os.path.lexists(self.stream.files.run_dir / SEAL):
+            if OS.exists(self.stream.files.run_dir / SEAL):
                 self.findings.add("LG705", f"the seal cannot be read: {loaded.error}", where=SEAL)
             else:
                 self.findings.exempt("LG705", "the run is not sealed")

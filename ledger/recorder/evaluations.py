@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ledger.checkpoints import CompleteCheckpoint
@@ -90,7 +89,7 @@ def store_measurement(
 
 
 def _require_absent(output: Path) -> None:
-    if os.path.lexists(output):
+    if OS.exists(output):
         raise RefusedError(
             "it exists already and is not overwritten", path=output, advice="choose another name"
         )

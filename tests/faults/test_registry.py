@@ -61,6 +61,7 @@ AROUND_THE_SEAM = {
 EXCUSED = {
     "ledger.recorder.opening:acquire_lock": "its removal of an empty folder needs a disk that folds case",
     "ledger.storage.mounts:is_case_insensitive": "its probe removes what it made, on a disk that folds case too",
+    "data_prep.hub:_listing": "the cache of downloads, which is no record",
     "data_prep.hub:_remember": "the cache of downloads, which is no record",
     "ledger.pilot.processes:_started": "what a stage's processes print, for people",
     "trainer.profiling:switch": "a profiler's trace, for people",

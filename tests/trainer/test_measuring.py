@@ -75,6 +75,7 @@ def test_a_sealed_run_is_measured_beside_it(run):
     found = measure_checkpoint(MeasureRequest(subject=run, split="validation"))
     assert found.path.parent == run.with_name("run.evaluations")
     assert sorted(path for path in run.rglob("*")) == before
+    (run / "seal.json").unlink()  # it was none
 
 
 def test_a_full_measurement_stands_for_the_final_evaluation(dataset, tmp_path):

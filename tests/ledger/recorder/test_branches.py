@@ -55,7 +55,7 @@ def branch(
     loop, recorder = ToyLoop(settings), RunRecorder(run)
     loop.restore(parent)
     if mode == "initialise":
-        loop.draws, loop.position = 0, Position(0, 0)
+        loop.draws, loop.updates, loop.position = 0, 0, Position(0, 0)
     with mortal(recorder):
         plan = plan_of(loop, start=start, parent=parent, mode=mode, **changes)
         recorder.start(plan, capture=loop.capture)
