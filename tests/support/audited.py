@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ledger.audit import reconcile
 from ledger.records.documents import Verdict
-from ledger.records.events import SessionEnd
+from ledger.records.events import SessionEnd, SessionStart
 from tests.support.reading import events
+from tests.support.replay import replay
 
 
 def assert_honest(run_dir: Path) -> Verdict:
@@ -29,8 +30,24 @@ def _findings(verdict: Verdict) -> str:
     return "\n".join([f"the audit says {verdict.verdict!r}", *lines])
 
 
+def assert_adds_up(run_dir: Path, verdict: Verdict) -> None:
+    """Compare the audit's account with a naive one that shares no code with it."""
+    told = replay(run_dir)
+    for mine, theirs in ((told.branch, verdict.branch), (told.spent, verdict.spent)):
+        assert theirs is not None
+        assert mine == {name: getattr(theirs, name) for name in mine}
+    stated = [event.superseded for event in events(run_dir) if isinstance(event, SessionStart)][1:]
+    assert told.superseded == [
+        {name: getattr(found, name) for name in ("updates", "attempts", "microbatches", "tokens", "events")}
+        for found in stated
+    ]
+    assert sum(told.skips.values()) == told.branch["skipped"]
+
+
 def audit(run_dir: Path) -> Verdict:
-    """Audit a run as far as it came."""
+    """Audit a run as far as it came, and add it up a second way."""
     last = events(run_dir)[-1]
     is_done = isinstance(last, SessionEnd) and last.status in ("completed", "closed")
-    return assert_passed(run_dir) if is_done else assert_honest(run_dir)
+    verdict = assert_passed(run_dir) if is_done else assert_honest(run_dir)
+    assert_adds_up(run_dir, verdict)
+    return verdict
