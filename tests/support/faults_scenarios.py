@@ -516,7 +516,7 @@ SCENARIOS: Final = (
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
     _run_scenario("waiver", _waived_run, waive, recover=_waive),
-    Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed),
+    Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed, most=120),
     Scenario(
         "training",
         "run",
