@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from ledger.errors import UsageError
+from ledger.errors import LedgerError, UsageError
 from ledger.records.fields import MAX_INTEGER
 from ledger.records.parts import LogPosition
 from ledger.storage.files import read_regular_file
-from ledger.storage.filesystem import OS
 
 __all__ = ["QUOTED", "QuotedHead", "head_lines", "parse_head"]
 
@@ -51,18 +49,28 @@ def parse_head(text: str) -> QuotedHead:
         text: the lines themselves, or the path of a file that holds them.
 
     Raises:
-        UsageError: it is neither.
-        EvidenceMissingError, UnsafeError, StorageError: the file cannot be read.
+        UsageError: it is neither, or the file cannot be read.
     """
-    match = _PARTS.fullmatch(text.strip())
-    if match is None and text.strip() and len(text) < MAX_BYTES and "\n" not in text and OS.exists(text):
-        content = read_regular_file(Path(text), max_bytes=MAX_BYTES).decode("utf-8", "replace")
-        match = _PARTS.fullmatch(content.strip())
+    match = _PARTS.fullmatch(text.strip()) or _PARTS.fullmatch(_content(text).strip())
     if match is None or int(match["seq"]) > MAX_INTEGER:
-        raise UsageError(
-            f"{ascii(text)[:80]} is no head of a run",
-            expected="the lines that ledger seal printed (run, head, seal), or a file that holds them",
-        )
+        raise _refusal(text)
     return QuotedHead(
         run_id=match["run"], log=LogPosition(int(match["seq"]), match["chain"]), seal_sha256=match["seal"]
+    )
+
+
+def _content(path: str) -> str:
+    """Return what a file holds."""
+    if not path.strip() or "\0" in path:
+        raise _refusal(path)
+    try:
+        return read_regular_file(path, max_bytes=MAX_BYTES).decode("utf-8", "replace")
+    except LedgerError as error:
+        raise _refusal(path) from error
+
+
+def _refusal(text: str) -> UsageError:
+    return UsageError(
+        f"{ascii(text)[:80]} is no head of a run",
+        expected="the lines that ledger seal printed (run, head, seal), or a file that holds them",
     )

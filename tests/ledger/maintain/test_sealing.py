@@ -157,7 +157,8 @@ def test_quoted_lines_are_read_however_they_are_spaced(text: str, expected: Quot
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "head", f"7:{CHAIN[:-1]}", f"7:{CHAIN.upper()}", f"-7:{CHAIN}", "/dev"]
+    "text",
+    ["", " ", "head", f"7:{CHAIN[:-1]}", f"7:{CHAIN.upper()}", f"-7:{CHAIN}", "/dev", "x\0y", "x" * 9_000],
 )
 def test_what_is_no_head_is_refused(text: str):
     with pytest.raises(UsageError, match="no head"):
