@@ -69,15 +69,39 @@ CASES = [
     Case("inside a window across the epoch's end", (Kill(11),), {"batch": {"accumulation": 3}, **_every(3)}),
     Case("twice, by accumulation that does not divide the epoch", (Kill(14), Kill(8)), {**FOURS, **_every(2)}),
     Case("with evaluations between", (Kill(9),), {"evaluation": {"interval": 2, "batches": 1}, **_every(4)}),
-    Case("in bf16", (Kill(7),), {"precision": {"name": "bf16"}, **_every(3)}),
+    Case("with guards", (Kill(9),), {"guards": {"loss": {"factor": 1.01, "window": 3}}, **_every(3)}),
+    Case("without prefetching", (Kill(6),), {"data": {"prefetch": 0}, **_every(2)}),
     Case("on a repeated source", (Kill(8),), {"data": {"repeat": 3}, **_every(4)}),
     Case("with another model and optimizer", (Kill(7),), {**OTHERS, **_every(3)}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_interrupted_and_resumed_is_never_stopped(case, dataset, tmp_path, monkeypatch):
-    config = tiny_config(dataset, **({"run": {"target_step": 14}} | case.sections))
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "fp32": {"name": "fp32"},
+    "bf16": {"name": "bf16"},
+    "fp16": {"name": "fp16", "initial_scale": 2.0**18, "growth_interval": 3},
+}
+"""With fp16 the first attempts overflow, and the growth tracker is on its way at every kill."""
+OPTIMIZERS: dict[str, dict[str, Any] | None] = {"adamw": None, "muon": {"learning_rate": 0.01}}
+MATRIX = [
+    pytest.param(
+        case,
+        precision,
+        muon,
+        id=f"{case.name}, {format_name}, {optimizer}",
+        marks=[] if (format_name, optimizer) == ("fp32", "adamw") or case is CASES[0] else pytest.mark.slow,
+    )
+    for case in CASES
+    for format_name, precision in PRECISIONS.items()
+    for optimizer, muon in OPTIMIZERS.items()
+]
+
+
+@pytest.mark.parametrize(("case", "precision", "muon"), MATRIX)
+def test_interrupted_and_resumed_is_never_stopped(case, precision, muon, dataset, tmp_path, monkeypatch):
+    sections = {"run": {"target_step": 14}, "limits": {"consecutive_skips": 40}, **case.sections}
+    optimizer = {"learning_rate": 3e-3, "muon": muon} | sections.get("optimizer", {})
+    config = tiny_config(dataset, **(sections | {"precision": precision, "optimizer": optimizer}))
     train(config, tmp_path / "control")
     run = tmp_path / "run-0"
     resume = None
