@@ -21,6 +21,7 @@ from ledger.recorder.evaluations import evaluation_document, keep_evaluation
 from ledger.recorder.phases import PhaseClock
 from ledger.recorder.plan import EvaluationResult, LiveState, SessionDigests, SessionPlan
 from ledger.recorder.starting import Beginning
+from ledger.recorder.tearing import Tearing
 from ledger.recorder.window import OpenWindow, Update
 from ledger.recorder.writer import EventWriter
 from ledger.records.events import (
@@ -70,6 +71,7 @@ class ActiveSession:
         self.writer = writer
         self.digests = digests
         self.ended = False
+        self.tearing = Tearing()
         self._beginning = beginning
         self.phases = phases
         self.capture = capture
@@ -95,8 +97,9 @@ class ActiveSession:
         self.require_open()
         counted = tokens if loss_tokens is None else loss_tokens
         self._check_microbatch(tokens=tokens, loss_tokens=counted, digest=digest)
-        self.account.microbatch(tokens=tokens, loss_tokens=counted, digest=digest, cursor=cursor)
-        self._window.add_microbatch(tokens=tokens, loss_tokens=counted, digest=digest)
+        with self.tearing.guarded():
+            self.account.microbatch(tokens=tokens, loss_tokens=counted, digest=digest, cursor=cursor)
+            self._window.add_microbatch(tokens=tokens, loss_tokens=counted, digest=digest)
 
     def _check_microbatch(self, *, tokens: int, loss_tokens: int, digest: bytes) -> None:
         if tokens != self.plan.tokens_per_microbatch:
@@ -125,11 +128,11 @@ class ActiveSession:
     ) -> None:
         """Count an applied update; write the train event at absolute multiples of the logging interval."""
         self.require_open()
-        loss_tokens = self.account.success()
-        self._scaler = scaler
-        self._memory = dict(memory)
-        update = Update(loss=float(loss), grad_norm=float(grad_norm), lr=dict(lr), loss_tokens=loss_tokens)
-        self._window.add_update(update)
+        loss, grad_norm, lr, memory = float(loss), float(grad_norm), dict(lr), dict(memory)
+        with self.tearing.guarded():
+            loss_tokens = self.account.success()
+            self._scaler, self._memory = scaler, memory
+            self._window.add_update(Update(loss=loss, grad_norm=grad_norm, lr=lr, loss_tokens=loss_tokens))
         if self.account.step % self._interval == 0:
             self._write_train(diagnostics)
 
@@ -144,11 +147,11 @@ class ActiveSession:
     ) -> None:
         """Count a skipped attempt and write its overflow event."""
         self.require_open()
-        self.account.skip()
-        self._window.add_skip()
-        if loss_scale is not None:
-            self._scaler = (loss_scale[1], growth_tracker)
-        with self.phases.within("report"):
+        with self.tearing.guarded(), self.phases.within("report"):
+            self.account.skip()
+            self._window.add_skip()
+            if loss_scale is not None:
+                self._scaler = (loss_scale[1], growth_tracker)
             self.writer.write(
                 Overflow,
                 reason=reason,
@@ -160,23 +163,26 @@ class ActiveSession:
             )
 
     def _write_train(self, diagnostics: Mapping[str, float] | None = None) -> None:
-        window, self._window = self._window, OpenWindow()
+        window = self._window
         totals = window.totals(seconds=self.take("train"), data_seconds=self.take("data"))
         scale, growth_tracker = self._scaler
         with self.phases.within("report"):
-            self.writer.write(
-                Train,
-                window=totals,
-                **window.measurements(clip_norm=self._clip_norm),
-                loss_scale=None if scale is None else as_measurement(scale),
-                growth_tracker=growth_tracker,
-                memory=as_measurements({"peak_rss_bytes": peak_rss_bytes(), **self._memory}),
-                cursor=self.account.cursor,
-                batches=window.batches,
-                data_chain=self.account.data_chain,
-                state=self._state(self.capture()) if self._has_evidence else None,
-                diagnostics=as_measurements(diagnostics or {}),
-            )
+            state = self._state(self.capture()) if self._has_evidence else None
+            with self.tearing.guarded():
+                self.writer.write(
+                    Train,
+                    window=totals,
+                    **window.measurements(clip_norm=self._clip_norm),
+                    loss_scale=None if scale is None else as_measurement(scale),
+                    growth_tracker=growth_tracker,
+                    memory=as_measurements({"peak_rss_bytes": peak_rss_bytes(), **self._memory}),
+                    cursor=self.account.cursor,
+                    batches=window.batches,
+                    data_chain=self.account.data_chain,
+                    state=state,
+                    diagnostics=as_measurements(diagnostics or {}),
+                )
+                self._window = OpenWindow()
 
     def _write_outstanding(self) -> None:
         if self._window.microbatches:
@@ -199,7 +205,7 @@ class ActiveSession:
         """Write a `val` event and, where it is kept, the evaluation's own file before it."""
         self.require_open()
         seconds = self.take("evaluate")
-        with self.phases.within("report"):
+        with self.phases.within("report"), self.tearing.guarded():
             kept = self._keep(result, of) if keep else None
             self.writer.write(
                 Validation,

@@ -74,8 +74,8 @@ class RunRecorder(HeldRun):
     def _end(self, error: BaseException | None) -> None:
         session = self._active
         try:
-            if session.ended:
-                return
+            if session.ended or session.tearing.is_torn:
+                return  # broken off inside a report, the account says nothing true: no end is the truth
             if error is None:
                 _end_by_counters(session)
             else:

@@ -163,13 +163,10 @@ class EventLog:
                 expected=f"at most {MAX_LINE_BYTES:,} bytes a line",
                 advice="log less at once, or more often",
             )
-        self._write(line)
-        self.size += len(line)
-        self._chain = chain
-        self.head = LogPosition(event.seq, chain)
+        self._write(line, LogPosition(event.seq, chain))
         if not isinstance(event, Train) or self._clock.monotonic() - self._synced_at >= SYNC_INTERVAL_SECONDS:
             self.sync()
-        return self.head
+        return LogPosition(event.seq, chain)
 
     def sync(self) -> None:
         """Force everything appended onto the device.
@@ -239,11 +236,13 @@ class EventLog:
             advice="give numbers as Python's own, with floats in float fields, and name non-finite ones",
         )
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, position: LogPosition) -> None:
         descriptor = self._require_usable()
         try:
             self._require_same_file()
             self._fs.write(descriptor, line, path=self._path)
+            self.size += len(line)
+            self._chain, self.head = position.chain, position
         except BaseException as error:
             self._poison(error)
             raise
