@@ -214,6 +214,15 @@ class RunReader:
         self._reader.close()
 
 
+def identities_in_mix(track: Track) -> dict[str, str | None]:
+    """Return the `metadata_sha256` that a recipe states for each source of a mix; empty where there is no mix."""
+    found = {}
+    for name, source in _sources_in(track).items():
+        identity = source.get("metadata_sha256") if isinstance(source, Mapping) else None
+        found[name] = identity if isinstance(identity, str) else None
+    return found
+
+
 def _sources_in(track: Track) -> Mapping[str, Json]:
     data = track.config.get("data")
     sources = data.get("sources") if isinstance(data, Mapping) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ledger.audit.corpus import Corpus, epoch_tokens
+from ledger.audit.corpus import Corpus, epoch_tokens, identities_in_mix
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
 from ledger.records.events import AnyEvent, SessionStart, Train, UnknownEvent
@@ -152,6 +152,8 @@ class PositionChecker(Checker):
         """Cursor, microbatches, session and place of the last event that states a cursor."""
         self.coverage: dict[str, dict[str, int | None]] = {}
         """Source to positions processed, distinct tokens, epoch tokens, for the account."""
+        self.mix: dict[str, str | None] = {}
+        """Source of a mix to the identity of its dataset as the recipe states it, for the account."""
 
     def on_session_start(self, event: SessionStart) -> None:
         """Note the cursor."""
@@ -169,6 +171,7 @@ class PositionChecker(Checker):
             return
         cursor, microbatches, track, where = self._last
         size = track.start.tokens_per_microbatch
+        self.mix = identities_in_mix(track)
         for source, at in cursor.items():
             length = self._epochs.known.get(source)
             if length is None and at.epoch:

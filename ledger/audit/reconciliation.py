@@ -84,6 +84,7 @@ def reconcile(
     account = account_of(stream) | {
         "status_evidence": evidence,
         "coverage": checkers.positions.coverage,
+        "mix": checkers.positions.mix,
         "redone_places_compared": checkers.redone.compared,
         "equivalence": checkers.control.verdicts,
         "verified_checkpoints": sorted(checkers.checkpoints.verified),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from ledger.audit import reconcile
+from ledger.cli.main import main
 from ledger.config import leaf_classes, load_config
 from ledger.dataset.background import BackgroundVerification
 from ledger.dataset.packing import DocumentLayout
@@ -105,6 +108,43 @@ def test_a_recipe_that_masks_nothing_is_held_to_it(books, tmp_path):
     assert verdict.branch is not None
     assert verdict.branch.loss_tokens == verdict.branch.tokens_seen
     assert "LG215 equality" not in verdict.not_checked
+
+
+@pytest.mark.parametrize("steps", [9, 40])
+def test_what_a_run_read_of_a_dataset_is_what_its_batches_are(steps, books, tmp_path, capsys):
+    """Counted again from the shards and the digests in the log alone; 40 steps cross the end of an epoch."""
+    train(small(books, {}, run={"target_step": steps}), tmp_path / "run")
+    assert main(["data", "show", str(books), "--run", str(tmp_path / "run"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["coverage"]["train"]
+    stream = np.concatenate([np.load(path) for path in sorted(books.glob("train-?????.npy"))])
+    offsets = {batch_name(stream, offset): offset for offset in range(0, stream.size - 16, 16)}
+    read = [
+        offsets[name]
+        for event in events(tmp_path / "run")
+        if isinstance(event, Train)
+        for name in event.batches
+    ]
+    assert found["positions_processed"] == 16 * len(read) == 16 * 2 * steps
+    assert found["distinct_tokens"] == 16 * len(set(read))
+    assert (found["epoch_tokens"], found["epochs"]) == (16 * len(offsets), len(read) // len(offsets))
+
+
+def test_of_a_mix_the_source_that_reads_the_dataset_is_shown(books, web, tmp_path, capsys):
+    sources = {"one": {"path": str(books), "weight": 2}, "two": {"path": str(web), "weight": 1}}
+    train(small(books, {"sources": sources}), tmp_path / "mixed")
+    coverage = reconcile(tmp_path / "mixed").account["coverage"]
+    assert main(["data", "show", str(web), "--run", str(tmp_path / "mixed"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["coverage"] == {"two": coverage["two"]}
+    other = build_dataset(tmp_path / "other", splits={"train": documents(31)}, vocabulary=VOCABULARY)
+    assert main(["data", "show", str(other.directory), "--run", str(tmp_path / "mixed")]) == 1
+    assert "a mix of other datasets: one, two" in capsys.readouterr().err
+
+
+def batch_name(stream: np.ndarray, offset: int) -> str:
+    """Return how the log names the microbatch of two sequences of 8 that begins there."""
+    rows = [stream[start : start + 9].tobytes() for start in (offset, offset + 8)]
+    share = hashlib.sha256(b"".join(rows)).digest()
+    return hashlib.sha256(share).hexdigest()[:16]
 
 
 def test_the_account_tells_what_each_source_gave(books, web, tmp_path):
