@@ -50,7 +50,7 @@ def notes(directory: Path) -> dict[str, object]:
     return json.loads((directory / "preparation.json").read_bytes())
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_any_number_of_workers_makes_the_same_bytes(workers, source, tmp_path, monkeypatch):
     monkeypatch.setattr("data_prep.stream.BATCH_DOCUMENTS", 7)
     prepare(configure(source, train_tokens=2_000), output=tmp_path / "one")
