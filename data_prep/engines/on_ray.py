@@ -25,13 +25,17 @@ class RayEngine:
     name = "ray"
 
     def __init__(self, *, workers: int) -> None:
-        """Join the cluster, or start one."""
+        """Join the cluster, or start one.
+
+        Raises:
+            EvidenceMissingError: the library is not installed.
+            WorkerDiedError: there is no cluster and none could be started.
+        """
         self.in_flight = BATCHES_PER_WORKER * workers
         self._library = _require_library()
         self._is_ours = not self._library.is_initialized()
         if self._is_ours:
-            local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers}
-            self._library.init(include_dashboard=False, log_to_driver=False, logging_level="error", **local)
+            _join(self._library, workers=workers)
         self._workers = workers
         self._actors: list[Any] = []
         self._next = 0
@@ -69,6 +73,21 @@ class RayEngine:
         if isinstance(found, Exception):
             raise found
         return found
+
+
+def _join(library: Any, *, workers: int) -> None:
+    """Join the cluster that is named, or start one on this machine."""
+    address = os.environ.get("RAY_ADDRESS")
+    local = {"num_cpus": workers} if address is None else {}
+    try:
+        library.init(include_dashboard=False, log_to_driver=False, logging_level="error", **local)
+    except Exception as error:
+        what = (
+            "a Ray cluster could not be started here" if address is None else f"no Ray cluster at {address}"
+        )
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        advice = "check RAY_ADDRESS and the load of the machine, or set engine=embedded"
+        raise WorkerDiedError(f"{what}: {reason}", advice=advice) from error
 
 
 class _Worker:

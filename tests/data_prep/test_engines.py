@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -219,6 +220,22 @@ def test_ray_that_is_not_installed_says_what_to_install(source, tmp_path, monkey
     with pytest.raises(EvidenceMissingError, match=r"pip install 'pilot-ledger\[ray\]'"):
         prepare(configure(source, engine="ray"), output=tmp_path / "data")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_a_ray_cluster_that_is_not_there_is_one_clear_error(address, source, tmp_path, monkeypatch):
+    def fail(**_: object) -> None:
+        raise ConnectionError("nobody answers\nat all")
+
+    library = SimpleNamespace(is_initialized=lambda: False, init=fail)
+    monkeypatch.setitem(sys.modules, "ray", library)
+    monkeypatch.setitem(sys.modules, "ray.exceptions", library)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address is not None:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(WorkerDiedError, match=r"Ray cluster .*: nobody answers \(check RAY_ADDRESS"):
+        prepare(configure(source, engine="ray"), output=tmp_path / "data")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl"]
 
 
 @pytest.mark.slow
