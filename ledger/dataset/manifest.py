@@ -91,9 +91,8 @@ class Split:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def document_ends(self) -> NDArray[np.uint64]:
-        """Return the positions in the split behind the last token of every document."""
-        entries = [shard.ends for shard in self.inventory.shards if shard.ends]
-        return np.concatenate([read_array(self.directory / entry.file) for entry in entries])
+        """Return the positions in the split behind the last token of every document; raises what `ends_in` raises."""
+        return np.concatenate([self._read_ends(index) for index in range(len(self._ends))])
 
     @property
     def shard_tokens(self) -> list[int]:
@@ -124,12 +123,24 @@ class Split:
     def _shard_ends(self, index: int) -> NDArray[np.uint64]:
         found = self._document_ends.get(index)
         if found is None:
-            entry = self.inventory.shards[index].ends
-            found = read_array(self.directory / entry.file) if entry else np.empty(0, dtype=np.uint64)
-            self._document_ends[index] = found
+            found = self._document_ends[index] = self._read_ends(index)
             while len(self._document_ends) > _KEPT_SHARD_ENDS:
                 self._document_ends.popitem(last=False)
         return found
+
+    def _read_ends(self, index: int) -> NDArray[np.uint64]:
+        """Return the document ends in a shard, which rise and lie in it: a changed byte could point anywhere."""
+        shard = self.inventory.shards[index]
+        if shard.ends is None:
+            return np.empty(0, dtype=np.uint64)
+        path, end = self.directory / shard.ends.file, self._ends[index]
+        ends = read_array(path)
+        begin = end - shard.tokens
+        if not begin < int(ends[0]) <= int(ends[-1]) <= end or not (ends[1:] > ends[:-1]).all():
+            problem = "the document ends do not rise through their shard"
+            expected = f"rising positions behind {begin}, up to {end}"
+            raise VerificationError(problem, path=path, expected=expected, advice=_ADVICE)
+        return ends
 
     def _read_shard(self, index: int, *, start: int, count: int) -> NDArray[Any]:
         shard = self.inventory.shards[index]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ledger.dataset.manifest import METADATA_NAME, open_dataset
-from ledger.dataset.npy import array_bytes
+from ledger.dataset.npy import array_bytes, read_array, write_array
 from ledger.errors import (
     EvidenceMissingError,
     InvalidDocumentError,
@@ -188,3 +188,20 @@ def test_a_range_outside_the_split_is_refused(start, count, dataset):
 def test_an_unknown_split_names_the_known_ones(dataset):
     with pytest.raises(MISS, match="train, validation"):
         dataset.split("test")
+
+
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_document_ends_that_lead_elsewhere_are_refused_where_they_are_read(place, tmp_path):
+    """Opening hashes nothing, so a changed byte is met when the ends are used: never as an index out of bounds."""
+    dataset = build_dataset(tmp_path / "data", splits={"train": documents(50)})
+    path = dataset.directory / "train-00001.ends.npy"
+    ends = read_array(path).copy()
+    ends[place] ^= np.uint64(2**40)
+    path.unlink()
+    write_array(path, ends, dtype="uint64")
+    split = open_dataset(dataset.directory).split("train")
+    problem = r"train-00001\.ends\.npy: the document ends do not rise"
+    with pytest.raises(VerificationError, match=problem):
+        split.ends_in(0, split.tokens)
+    with pytest.raises(VerificationError, match=problem):
+        split.document_ends()
