@@ -70,10 +70,11 @@ def test_a_named_file_is_never_overwritten(run, tmp_path):
 
 
 def test_a_sealed_run_is_measured_beside_it(run):
+    run = run.rename(run.with_name("damaged"))  # its seal is none
     (run / "seal.json").write_text("{}")
     before = sorted(path for path in run.rglob("*"))
     found = measure_checkpoint(MeasureRequest(subject=run, split="validation"))
-    assert found.path.parent == run.with_name("run.evaluations")
+    assert found.path.parent == run.with_name("damaged.evaluations")
     assert sorted(path for path in run.rglob("*")) == before
     (run / "seal.json").unlink()  # it was none
 
