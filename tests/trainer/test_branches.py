@@ -36,7 +36,10 @@ def amendments(run: Path) -> dict[str, tuple[Any, Any]]:
     return {event.field: (event.from_, event.to) for event in events(run) if isinstance(event, Amendment)}
 
 
-@pytest.mark.parametrize("precision", [{"name": "fp32"}, FP16], ids=["fp32", "fp16"])
+@pytest.mark.parametrize(
+    "precision",
+    [pytest.param({"name": "fp32"}, id="fp32"), pytest.param(FP16, id="fp16", marks=pytest.mark.slow)],
+)
 def test_a_continued_branch_is_bit_for_bit_its_parent_going_on(dataset, tmp_path, precision):
     config = config_of(dataset, precision=precision, batch={"accumulation": 3})
     train(config, tmp_path / "parent")
@@ -54,7 +57,9 @@ def test_a_continued_branch_is_bit_for_bit_its_parent_going_on(dataset, tmp_path
     assert document.parent.mode == "continue"
 
 
-@pytest.mark.parametrize(("attempts", "is_killed"), [(2, True), (4, False)])
+@pytest.mark.parametrize(
+    ("attempts", "is_killed"), [(2, True), pytest.param(4, False, marks=pytest.mark.slow)]
+)
 def test_a_branch_that_was_stopped_or_killed_is_never_stopped(dataset, tmp_path, attempts, is_killed):
     config = config_of(dataset, checkpoint={"policy": "interval", "interval": 3})
     train(config, tmp_path / "parent")
@@ -107,6 +112,7 @@ def test_a_branch_may_bend_its_schedule_and_says_so(dataset, tmp_path):
     assert max(last.lr.values()) == 0.0
 
 
+@pytest.mark.slow
 def test_a_horizon_that_is_left_open_is_the_parent_s(dataset, tmp_path):
     train(config_of(dataset), tmp_path / "parent")
     branch = Branch(folder=checkpoint(tmp_path / "parent"), mode="continue")
@@ -125,6 +131,7 @@ def test_what_defines_the_experiment_is_refused_in_one_message(dataset, tmp_path
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.safetensors", "manifest.json", "trainer.json"])
 def test_a_damaged_parent_is_named(dataset, tmp_path, name):
     train(config_of(dataset), tmp_path / "damaged")
@@ -138,6 +145,7 @@ def test_a_damaged_parent_is_named(dataset, tmp_path, name):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_its_own_is_no_branch(dataset, tmp_path):
     train(config_of(dataset), tmp_path / "parent")
     train(config_of(dataset), tmp_path / "run", stop=StopAfter(attempts=2))
@@ -146,6 +154,7 @@ def test_a_run_of_its_own_is_no_branch(dataset, tmp_path):
         train(config_of(dataset), tmp_path / "run", resume="auto", branch=branch)
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_typed_again_must_be_the_same(dataset, tmp_path):
     train(config_of(dataset), tmp_path / "parent")
     branch = Branch(folder=checkpoint(tmp_path / "parent"), mode="continue")

@@ -16,9 +16,14 @@ import numpy as np
 import pytest
 import torch
 
+from ledger.audit import reconcile
 from ledger.checkpoints import find_checkpoints, read_trainer_state
+from ledger.recorder import active
+from ledger.recorder.evaluations import keep_evaluation
+from ledger.records.documents import Evaluation
 from ledger.records.events import Overflow
-from tests.trainer.records import assert_same_training, events, sessions, updates
+from ledger.storage.documents import read_document
+from tests.trainer.records import assert_same_training, evaluations, events, sessions, updates
 from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer import loop
 
@@ -189,6 +194,40 @@ def test_work_that_was_redone_from_an_older_checkpoint_is_the_same_again(dataset
     assert train(config, tmp_path / "run", resume=str(older)) == "completed"
     assert sessions(tmp_path / "run") == [("fresh", "completed"), ("resume", "completed")]
     assert updates(tmp_path / "run") == updates(tmp_path / "control")
+
+
+def test_forks_from_one_checkpoint_are_all_the_same(dataset, tmp_path):
+    config = tiny_config(dataset, run={"target_step": 9}, **_every(3))
+    train(config, tmp_path / "control")
+    train(config, tmp_path / "run", stop=StopAfter(attempts=8))
+    fork = tmp_path / "run" / "checkpoints" / "step-00000003-s01"
+    train(config, tmp_path / "run", resume=str(fork), stop=StopAfter(attempts=4))
+    assert train(config, tmp_path / "run", resume=str(fork)) == "completed"
+    assert [start for start, _ in sessions(tmp_path / "run")] == ["fresh", "resume", "resume"]
+    assert_same_training(tmp_path / "control", tmp_path / "run")
+
+
+def test_killed_between_the_final_evaluation_s_file_and_its_event_it_is_measured_again(
+    dataset, tmp_path, monkeypatch
+):
+    config = tiny_config(dataset, run={"target_step": 3})
+    train(config, tmp_path / "control")
+
+    def die(*given: Any, **named: Any) -> None:
+        keep_evaluation(*given, **named)
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(active, "keep_evaluation", die)
+        with pytest.raises(KilledError):
+            train(config, tmp_path / "run")
+    assert len(list((tmp_path / "copy" / "evaluations").iterdir())) == 1
+    assert train(config, tmp_path / "copy", resume="auto") == "closed"
+    assert evaluations(tmp_path / "copy") == evaluations(tmp_path / "control")
+    (first, second) = sorted((tmp_path / "copy" / "evaluations").iterdir())
+    assert read_document(first, Evaluation).loss == read_document(second, Evaluation).loss
+    assert reconcile(tmp_path / "copy").verdict == "passed"
 
 
 def test_a_restart_is_the_same_run_again(dataset, tmp_path):

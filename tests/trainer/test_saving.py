@@ -69,6 +69,7 @@ def test_a_best_moment_that_was_not_saved_has_no_checkpoint(dataset, tmp_path):
     assert (found.checkpoint is None) == (found.step != 8)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_a_checkpoint_whose_own_parent_was_pruned(dataset, tmp_path):
     policy: dict[str, Any] = {"policy": "interval", "interval": 2, "keep_last": 1}
     config = config_of(dataset, target=12, **policy)
@@ -115,6 +116,7 @@ def test_an_export_that_was_changed_is_an_error_and_one_that_was_removed_a_hint(
     ]
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_the_whole_state_where_only_weights_are_kept_on_the_way(dataset, tmp_path):
     config = config_of(dataset, target=6, policy="interval", interval=2, training_state=False)
     train(config, tmp_path / "control")
@@ -136,7 +138,9 @@ def _stop_in_window(monkeypatch, stop: StopAfter, *, window: int) -> None:
     monkeypatch.setattr(loop, "process_window", asked)
 
 
-@pytest.mark.parametrize("window", [3, 4, 6, 8])
+@pytest.mark.parametrize(
+    "window", [pytest.param(3, marks=pytest.mark.slow), 4, pytest.param(6, marks=pytest.mark.slow), 8]
+)
 def test_what_a_stop_left_undone_is_done_by_the_next_session(dataset, tmp_path, monkeypatch, window):
     config = config_of(
         dataset, evaluation={"interval": 2, "batches": 1}, policy="interval", interval=4, milestones=[6]

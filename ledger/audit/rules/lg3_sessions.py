@@ -26,7 +26,8 @@ SESSION_RULES: Final = (
         severities=("error",),
         meaning="Counters, cursor, data_chain and the digests of the live state after restoring equal the "
         "parent checkpoint's. From the run's beginning counters and cursor are 0 and data_chain has its "
-        "first value.",
+        "first value. A branch that continues another run starts at its parent checkpoint; of one that takes weights "
+        "alone only the model's digest is compared.",
         causes="Something was not restored: the scaler's growth tracker, a generator, the schedule, the "
         "reader's position; totals were reset on resume.",
         advice="The finding names the part. Restore it before the first batch is drawn, and compare again.",

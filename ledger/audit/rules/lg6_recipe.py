@@ -12,10 +12,11 @@ RECIPE_RULES: Final = (
     Rule(
         id="LG601",
         title="every file named by digest exists with it",
-        severities=("error",),
+        severities=("error", "hint"),
         meaning="Recipes, environments, code diffs, evaluations, quarantined tails and a branch's parent "
-        "manifest are there with the digest that names them; the identity of every session's recipe is the "
-        "same and is the one stated.",
+        "manifest with its recipe are there with the digest that names them; the identity of every session's "
+        "recipe is the same and is the one stated. Exported weights have the size that the log names, with "
+        "--rehash the digest; that they were removed is a hint.",
         causes="A file was edited, removed or left out of a copy; a session started with another recipe.",
         advice="Restore the named file. A changed recipe is a new run.",
     ),
@@ -24,7 +25,8 @@ RECIPE_RULES: Final = (
         title="recipe changes are the amendments",
         severities=("error",),
         meaning="The differences between a session's recipe and its parent's, in class identity or in the "
-        "target, are exactly that session's amendment events.",
+        "target, are exactly that session's amendment events. A branch that continues another run is compared with "
+        "the recipe of its parent checkpoint, and may differ in the schedule and the target alone.",
         causes="A setting was changed on resume without being recorded; an amendment was recorded that "
         "changed nothing.",
         advice="Compare the two recipes with `ledger diff`.",

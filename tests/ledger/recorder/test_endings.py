@@ -114,3 +114,47 @@ def test_a_recorder_that_started_nothing_writes_no_log(run_dir):
         assert not recorder.has_sessions
         assert recorder.recipe_in_force() is None
     assert [path.name for path in run_dir.iterdir()] == ["run.lock"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (None, "stopped"),
+        (0, "stopped"),
+        (143, "interrupted"),
+        (130, "interrupted"),
+        (1, "failed"),
+        ("no", "failed"),
+    ],
+)
+def test_a_loop_that_exits_ends_as_its_code_says(run_dir, code, status):
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        attempt(recorder, loop)
+        raise SystemExit(code)
+
+    with pytest.raises(SystemExit):
+        record(run_dir, body, settings=SMALL, fs=QUICK)
+    end = last_end(run_dir)
+    assert end.status == status
+    assert "SystemExit" in end.reason or "SystemExit" in (end.error or "")
+
+
+def test_an_exit_inside_a_window_interrupts_it(run_dir):
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        consume(recorder, loop)
+        raise SystemExit(0)
+
+    with pytest.raises(SystemExit):
+        record(run_dir, body, settings=SMALL, fs=QUICK)
+    assert last_end(run_dir).status == "interrupted"
+
+
+def test_an_exit_at_the_target_claims_no_completion(run_dir):
+    def body(recorder: RunRecorder, loop: ToyLoop) -> None:
+        while recorder.step < SMALL.target_step:
+            attempt(recorder, loop)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        record(run_dir, body, settings=SMALL, fs=QUICK)
+    assert last_end(run_dir).status == "stopped"

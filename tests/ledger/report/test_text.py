@@ -61,6 +61,19 @@ def test_a_path_that_is_no_text_can_be_reported():
     assert findings.kept[0].where == "caf\\udce9"
 
 
+def test_a_summary_names_the_best_of_the_branch_and_whether_it_is_kept(healthy_run: Callable[[str], Path]):
+    summary = summarize(healthy_run("plain"))
+    assert summary.best is not None
+    shown = text(summary_lines(summary))
+    assert f"best validation loss {number(summary.best.loss)} at step {summary.best.step}" in shown
+    where = (
+        f"checkpoint {summary.best.checkpoint}" if summary.best.checkpoint else "no checkpoint of it is kept"
+    )
+    assert where in shown
+    gone = summary.model_copy(update={"best": summary.best.model_copy(update={"checkpoint": None})})
+    assert "no checkpoint of it is kept" in text(summary_lines(gone))
+
+
 def test_a_summary_keeps_training_and_wall_clock_apart(healthy_run: Callable[[str], Path]):
     shown = text(summary_lines(summarize(healthy_run("resumed"))))
     assert "training only" in shown
