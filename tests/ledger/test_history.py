@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ledger.history import History, subtract_counters
@@ -11,7 +13,7 @@ from ledger.records.parts import ZERO, Counters, Superseded
 from tests.support.audited import audit
 from tests.support.reading import events_of, history
 from tests.support.systems import QuickFileSystem
-from tests.support.toy import ToyLoop, ToySettings, attempt, begin, save
+from tests.support.toy import ToyLoop, ToySettings, attempt, begin, measurement, save
 
 QUICK = QuickFileSystem()
 SETTINGS = ToySettings(target_step=100, accumulation=1, evaluate_every=None)
@@ -121,3 +123,58 @@ def test_the_history_before_a_session_is_what_it_saw(run_dir):
 
 def test_a_counter_that_fell_counts_as_no_work():
     assert subtract_counters(counters(2), counters(5)) == ZERO
+
+
+def measured(run_dir, losses, *, start="fresh", saves=()) -> None:
+    """Do a session that measures after each update: (loss, complete) or None."""
+    loop = ToyLoop(SETTINGS)
+    recorder = RunRecorder(run_dir, fs=QUICK)
+    recorder.__enter__()
+    begin(recorder, loop, start=start)
+    for given in losses:
+        attempt(recorder, loop)
+        for loss, complete in given:
+            result = dataclasses.replace(
+                measurement(loop, complete=complete), loss=loss, tokens=32 if complete else 16
+            )
+            recorder.evaluation(result)
+        if recorder.step in saves:
+            save(recorder, loop, "interval")
+    recorder.abandon()
+
+
+def best(run_dir, **how) -> tuple[int, object, bool, str | None]:
+    found = history(run_dir).best(**how)
+    assert found is not None
+    kept = None if found.checkpoint is None else found.checkpoint.path[-12:]
+    return found.evaluation.step, found.evaluation.loss, found.evaluation.complete, kept
+
+
+def test_without_a_finite_evaluation_nothing_is_best(run_dir):
+    session(run_dir, updates=2, start="fresh")
+    assert history(run_dir).best() is None
+    measured(run_dir, [[(float("nan"), False)]], start="restart")
+    assert history(run_dir).best() is None
+    assert History().best() is None
+
+
+def test_the_lowest_loss_is_best_and_the_earliest_of_equal_ones(run_dir):
+    measured(run_dir, [[(3.0, False)], [(2.0, False)], [(2.0, False)], [(float("nan"), False)]], saves={1, 3})
+    assert best(run_dir) == (2, 2.0, False, None)
+    assert best(run_dir, must_be_kept=True) == (3, 2.0, False, "00000003-s01")
+
+
+def test_only_losses_that_measured_the_same_are_compared(run_dir):
+    measured(run_dir, [[(3.0, False)], [(2.5, False), (1.0, True)]])
+    assert best(run_dir) == (2, 2.5, False, None)
+
+
+def test_of_extents_measured_equally_often_the_largest_counts(run_dir):
+    measured(run_dir, [[(2.5, False), (3.0, True)]])
+    assert best(run_dir) == (1, 3.0, True, None)
+
+
+def test_what_was_superseded_is_not_best(run_dir):
+    measured(run_dir, [[(3.0, False)], [(1.0, False)]], saves={1})
+    measured(run_dir, [[(2.0, False)]], start="resume")
+    assert best(run_dir) == (2, 2.0, False, None)

@@ -42,6 +42,7 @@ from tests.support.faults_trainer import data_beside, finish_training, train_to_
 from tests.support.toy import (
     ToyLoop,
     attempt,
+    begin,
     environment,
     evaluate,
     measurement,
@@ -179,6 +180,9 @@ def _branch(place: Path, fs: FileSystem, body: Callable[[RunRecorder, ToyLoop], 
     parent = read_checkpoint(place / "other" / "checkpoints" / "step-00000002-s01")
 
     def begin_at_parent(recorder: RunRecorder, loop: ToyLoop) -> None:
+        if recorder.has_sessions and recorder.latest_checkpoint() is not None:
+            begin(recorder, loop, start="auto")
+            return
         loop.restore(parent)
         start = "auto" if recorder.has_sessions else "branch"
         recorder.start(plan_of(loop, start=start, parent=parent, mode="continue"), capture=loop.capture)

@@ -188,3 +188,17 @@ def test_configuration_is_frozen():
     config = Experiment(optimizer=Optimizer(lr=1.0))
     with pytest.raises(ValueError, match="frozen"):
         config.batch = 2  # type: ignore[misc]
+
+
+def test_a_recorded_configuration_comes_before_everything(load: Any):
+    recorded = load(BASE).model_dump(mode="json")
+    assert load_config((), (), model=Experiment, base=recorded) == load(BASE)
+    changed = load_config((), ("batch=7",), model=Experiment, base=recorded)
+    assert (changed.batch, changed.optimizer) == (7, load(BASE).optimizer)
+    other = load_config((), ("schedule.name=constant",), model=Experiment, base=recorded)
+    assert isinstance(other.schedule, Constant)
+
+
+def test_what_is_wrong_in_a_recorded_configuration_is_named_as_such():
+    with pytest.raises(ConfigError, match="the recorded recipe"):
+        load_config((), (), model=Experiment, base={"optimizer": {"lr": "fast"}})
