@@ -9,7 +9,7 @@ from ledger.records.events import EVENT_KINDS, Event
 from ledger.storage.log import EventLog, read_log
 
 GOLDEN = Path(__file__).with_name("v1.jsonl")
-HEAD = "91230c2cf83fe6b851bdc158fd672edac4f93c91e6ff43845e2e290e292451ec"
+HEAD = "f2e6fe59d4c498c371b1819621160b1fcc6434cbab9581243fd6b6c1c20c999f"
 
 
 def test_it_reads_without_a_problem_and_holds_every_kind():
