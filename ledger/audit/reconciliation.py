@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -49,7 +50,7 @@ from ledger.records.layout import LOG
 from ledger.storage.filesystem import OS
 from ledger.storage.lock import LockState, lock_state
 
-__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile"]
+__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile", "refuse_newer"]
 
 Outcome = Literal["passed", "failed", "incomplete"]
 
@@ -61,12 +62,14 @@ def reconcile(
     rehash: bool = False,
     data: str | os.PathLike[str] | None = None,
     quoted: QuotedHead | None = None,
+    also: Callable[[Stream], Checker] | None = None,
 ) -> Verdict:
     """Check every rule over all sessions of a run and return what may honestly be said of it.
 
     Nothing is written. `control` is an uninterrupted run of the same recipe to compare with (LG8); `rehash` reads
     every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says; `quoted` is
-    what somebody noted of this run, which must still hold (LG105, LG705).
+    what somebody noted of this run, which must still hold (LG105, LG705). `also` makes one more checker, which the same
+    pass over the log feeds.
 
     Raises:
         UsageError, InvalidDocumentError: the path is not a run, or `data` no dataset.
@@ -79,7 +82,7 @@ def reconcile(
     stream, lock = open_stream(folder)
     other = None if control is None else _control_stream(control)
     checkers = _Checkers.of(stream, control=other, rehash=rehash, data=corpus, quoted=quoted)
-    audit_stream(stream, checkers.all)
+    audit_stream(stream, [*checkers.all, *([] if also is None else [also(stream)])])
     status, evidence = status_of(stream, lock, is_complete=checkers.completion.is_complete)
     account = account_of(stream) | {
         "status_evidence": evidence,
@@ -215,16 +218,26 @@ def audit_stream(stream: Stream, checkers: list[Checker]) -> None:
         stream.files.look_again(path)
     # A writer may have begun since; one that has ended since was at work while the log was read.
     stream.is_live = stream.is_live or lock_state(stream.files.run_dir).state == "held"
-    if stream.newer is not None:
-        line, found = stream.newer
-        raise NewerVersionError(
-            f"a session was written in log version {found}",
-            path=stream.files.run_dir / LOG,
-            place=f"line {line}",
-            advice="audit it with a newer version of the ledger",
-        )
+    refuse_newer(stream)
     for checker in checkers:
         checker.finish()
+
+
+def refuse_newer(stream: Stream) -> None:
+    """Refuse a run of which a newer version wrote a session.
+
+    Raises:
+        NewerVersionError: what was read so far holds such a session.
+    """
+    if stream.newer is None:
+        return
+    line, found = stream.newer
+    raise NewerVersionError(
+        f"a session was written in log version {found}",
+        path=stream.files.run_dir / LOG,
+        place=f"line {line}",
+        advice="audit it with a newer version of the ledger",
+    )
 
 
 def _control_stream(control: str | os.PathLike[str]) -> Stream:

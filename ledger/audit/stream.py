@@ -31,7 +31,7 @@ from ledger.records.layout import LOG
 from ledger.records.parts import Cursor, LogPosition, StateDigests
 from ledger.storage.log_reader import LogLine, LogTail, read_log
 
-__all__ = ["Checker", "Stream", "read_through"]
+__all__ = ["Checker", "Feed", "Stream", "read_through"]
 
 
 KEPT_POSITIONS: Final = 256
@@ -156,6 +156,36 @@ _HOOKS: Final[dict[type, str]] = {
 Hook = Callable[[AnyEvent | UnknownEvent], None]
 
 
+class Feed:
+    """Hands lines to checkers, one after the other."""
+
+    def __init__(self, stream: Stream, checkers: Sequence[Checker]) -> None:
+        self._stream = stream
+        self._on_line = [checker.on_line for checker in checkers if _overrides(checker, "on_line")]
+        self._hooks: dict[type, list[Hook]] = {}
+        for kind, name in _HOOKS.items():
+            self._hooks[kind] = [getattr(checker, name) for checker in checkers if _overrides(checker, name)]
+        self._general: list[Hook] = [
+            checker.on_event for checker in checkers if _overrides(checker, "on_event")
+        ]
+
+    def take(self, line: LogLine) -> None:
+        """Feed the next line of the log."""
+        stream = self._stream
+        stream.line = line
+        stream.lines = line.number
+        for look in self._on_line:
+            look(line)
+        if _advance(stream, line):
+            event = line.event
+            for hook in self._hooks.get(type(event), ()):
+                hook(event)  # type: ignore[arg-type]
+            for hook in self._general:
+                hook(event)  # type: ignore[arg-type]
+            stream.previous = event
+            _remember(stream, line)
+
+
 def read_through(stream: Stream, checkers: Sequence[Checker]) -> None:
     """Read the whole log once, feeding the checkers. The log must exist.
 
@@ -163,25 +193,10 @@ def read_through(stream: Stream, checkers: Sequence[Checker]) -> None:
         UnsafeError: something that is no regular file stands in the log's place.
         StorageError: the system refused to read.
     """
-    on_line = [checker.on_line for checker in checkers if _overrides(checker, "on_line")]
-    hooks: dict[type, list[Hook]] = {}
-    for kind, name in _HOOKS.items():
-        hooks[kind] = [getattr(checker, name) for checker in checkers if _overrides(checker, name)]
-    general: list[Hook] = [checker.on_event for checker in checkers if _overrides(checker, "on_event")]
+    feed = Feed(stream, checkers)
     with read_log(Path(stream.files.run_dir) / LOG) as reader:
         for line in reader:
-            stream.line = line
-            stream.lines = line.number
-            for look in on_line:
-                look(line)
-            if _advance(stream, line):
-                event = line.event
-                for hook in hooks.get(type(event), ()):
-                    hook(event)  # type: ignore[arg-type]
-                for hook in general:
-                    hook(event)  # type: ignore[arg-type]
-                stream.previous = event
-                _remember(stream, line)
+            feed.take(line)
         stream.tail = reader.tail
     stream.line = None
 

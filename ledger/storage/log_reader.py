@@ -88,17 +88,20 @@ class LogTail(NamedTuple):
     problem: str | None
 
 
-def read_log(path: StrPath, *, run_id: str | None = None, fs: FileSystem = OS) -> LogReader:
+def read_log(
+    path: StrPath, *, run_id: str | None = None, after: LogLine | None = None, fs: FileSystem = OS
+) -> LogReader:
     """Open the log for reading, as far as it reaches at this moment.
 
-    The chain starts from `run_id`, by default from the one in the first line.
+    The chain starts from `run_id`, by default from the one in the first line. With `after`, a line that was read
+    before, reading goes on behind it; the log must not be shorter than that.
 
     Raises:
         EvidenceMissingError: there is no log.
         UnsafeError: something that is no regular file stands in its place.
         StorageError: the system refused.
     """
-    return LogReader(path, run_id=run_id, fs=fs)
+    return LogReader(path, run_id=run_id, after=after, fs=fs)
 
 
 class LogReader:
@@ -109,7 +112,9 @@ class LogReader:
     the log ends with a newline, as it should.
     """
 
-    def __init__(self, path: StrPath, *, run_id: str | None = None, fs: FileSystem = OS) -> None:
+    def __init__(
+        self, path: StrPath, *, run_id: str | None = None, after: LogLine | None = None, fs: FileSystem = OS
+    ) -> None:
         self._fs = fs
         self._path = path
         self._descriptor: int | None = open_regular_file(path, fs=fs)
@@ -118,6 +123,7 @@ class LogReader:
         self.links = status.st_nlink
         self.identity = FileIdentity(status.st_dev, status.st_ino)
         self.tail: LogTail | None = None
+        self._after = after
         self._lines: Generator[LogLine] = self._read_lines(run_id)
 
     def __iter__(self) -> Iterator[LogLine]:
@@ -142,8 +148,10 @@ class LogReader:
             self._fs.close(descriptor, path=self._path)
 
     def _read_lines(self, run_id: str | None) -> Generator[LogLine]:
-        number, offset = 0, 0
+        number, offset = 0, self._start
         previous = "" if run_id is None else first_chain(run_id)
+        if self._after is not None:
+            number, previous = self._after.number, self._after.chain
         with self:
             for line in itertools.chain.from_iterable(self._read_split()):
                 number += 1
@@ -179,12 +187,24 @@ class LogReader:
             offset = self.size - skipped
             self.tail = LogTail(offset, skipped, digest.hexdigest(), describe_tail(carried, offset=offset))
 
+    @property
+    def _start(self) -> int:
+        """The byte at which reading starts."""
+        return 0 if self._after is None else self._after.offset + self._after.length
+
+    def _read_block(self, descriptor: int, count: int, *, offset: int) -> bytes:
+        if self._after is None:
+            return self._fs.read(descriptor, count, path=self._path)
+        return self._fs.pread(descriptor, count, offset, path=self._path)
+
     def _read_blocks(self) -> Iterator[bytes]:
-        remaining = self.size
+        remaining = max(0, self.size - self._start)
         while remaining:
             if self._descriptor is None:
                 raise ValueError("the log was closed before it was read to its end")
-            block = self._fs.read(self._descriptor, min(_BLOCK_BYTES, remaining), path=self._path)
+            block = self._read_block(
+                self._descriptor, min(_BLOCK_BYTES, remaining), offset=self.size - remaining
+            )
             if not block:
                 raise StorageError(
                     "the log became shorter while it was read",
