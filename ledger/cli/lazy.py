@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "pilot": "Rehearse a recipe: overfit, acceptance, stability, resume.",
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
+    "watch": "Watch a run while it goes on: progress, loss, rate, time left, findings so far.",
+    "report": "Write a report of a run or pilot: one HTML page, or Markdown.",
     "list": "List the runs in a folder: how far each came and how it stands.",
     "waive": "Accept a finding of a run, with a reason, a name and an end.",
     "data": "Look at prepared datasets: documents, tokens, duplicates, what a run read.",

@@ -66,7 +66,7 @@ def print_json(value: Json) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text as it is; it must be ASCII."""
+    """Print text as it is: ASCII, or harmless and behind `survive_encoding`."""
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from ledger.errors import LedgerError, StorageError
+from ledger.report.harmless import harmless
 
 __all__ = ["PROGRAM", "guard", "harmless", "print_error", "program_name"]
 
 PROGRAM: Final = "LEDGER_PROGRAM"
 """Environment variable: the name under which the command line that hands a command over was called."""
-
-
-def harmless(text: str) -> str:
-    """Return text with every character escaped that could steer a terminal or turn the reading direction."""
-    return "".join(_escaped(character) for character in text)
-
-
-def _escaped(character: str) -> str:
-    if character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def print_error(error: LedgerError) -> None:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 __all__ = ["Line", "blank", "heading", "number", "seconds", "table"]
 
 _GROUPED_DIGITS: Final = 10_000
+_EXACT: Final = 1e15
+"""Below this a float without a fraction is shown as the integer that it is."""
 
 
 class Line(NamedTuple):
@@ -35,6 +37,8 @@ def number(value: object) -> str:
         return str(value)
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= _GROUPED_DIGITS else str(value)
+    if value.is_integer() and abs(value) < _EXACT:
+        return number(int(value))
     return f"{value:.6g}"
 
 

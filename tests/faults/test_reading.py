@@ -25,6 +25,8 @@ READING: Final[dict[str, list[str]]] = {
     "verify a checkpoint": ["verify", "CHECKPOINT"],
     "diff": ["diff", "RUN", "RUN"],
     "data show": ["data", "show", "DATA", "--run", "RUN"],
+    "report": ["report", "RUN", "--markdown"],
+    "watch": ["watch", "RUN", "--once"],
     "repair, dry": ["repair", "RUN"],
 }
 """Every reading command that opens files, as it is called here."""

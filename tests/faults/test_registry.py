@@ -78,10 +78,11 @@ WRITING_COMMANDS = {
     "seal": "seal",
     "repair": "repair",
     "waive": "waiver",
+    "report": "report",
     "doctor": "doctor",
 }
 """Command → a scenario that stands for what it writes."""
-READING_COMMANDS = {"list", "data", "summarize", "verify", "diff", "explain", "schema"}
+READING_COMMANDS = {"list", "watch", "data", "summarize", "verify", "diff", "explain", "schema"}
 
 
 @cache
@@ -206,6 +207,8 @@ class Unwritable(FileSystem):
         ["reconcile", "RUN", "--rehash", "--json"],
         ["verify", "RUN"],
         ["diff", "RUN", "RUN"],
+        ["report", "RUN", "--markdown"],
+        ["watch", "RUN", "--once"],
         ["explain", "LG101"],
         ["schema"],
     ],

@@ -21,11 +21,14 @@ from ledger.records.documents import Evaluation, Seal, Verdict
 from ledger.records.layout import LOCK, LOG, RUN, SEAL, WAIVERS
 from ledger.records.pilot import StageRecord
 from ledger.records.waivers import Waivers
+from ledger.report.page import page
 from ledger.storage.atomic import is_temporary_name
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes, parse_document
 from tests.support.faults import LogWatch, Snapshot
 
+OLDER_REPORT: Final = page("older", tool_version="0")
+NEWER_REPORT: Final = page("newer", tool_version="0")
 REPLACED: Final = frozenset({LOCK, RUN, LOG, WAIVERS, "verdict.json"})
 """Files that a writer may change; everything else stays as it was written."""
 
@@ -223,3 +226,19 @@ def check_weights(out: Path, before: Snapshot, _watch: LogWatch, promised: list[
     if path.exists() and path.read_bytes() != whole.read_bytes():
         problems.append("the weights are half")
     return problems
+
+
+def check_report(reports: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a folder with a report in it: it is the older one or the newer one, whole."""
+    found = (reports / "report.html").read_text(encoding="utf-8")
+    others = {name for name in Snapshot.of(reports) if not is_temporary_name(name)} - set(before)
+    problems = [f"{name} lies about" for name in sorted(others)]
+    if promised and found != NEWER_REPORT:
+        problems.append("lost: the newer report")
+    return problems if found in (OLDER_REPORT, NEWER_REPORT) else [*problems, "the report is half"]
+
+
+def check_newer_report(place: Path, _control: Path) -> list[str]:
+    """Check a report that was written at last."""
+    found = (place / "reports" / "report.html").read_text(encoding="utf-8")
+    return [] if found == NEWER_REPORT else ["the report is not the newer one"]

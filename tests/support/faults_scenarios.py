@@ -23,13 +23,18 @@ from ledger.recorder import RunRecorder
 from ledger.recorder.evaluations import store_measurement
 from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
 from ledger.records.waivers import Waiver
+from ledger.report.files import write_report
 from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
 from tests.support.faults import diverted
 from tests.support.faults_checks import (
+    NEWER_REPORT,
+    OLDER_REPORT,
     check_dataset,
+    check_newer_report,
     check_passed,
+    check_report,
     check_run,
     check_same_dataset,
     check_sealed,
@@ -327,6 +332,23 @@ def _waiver(rule: str) -> Waiver:
     )
 
 
+def keep_report(place: Path, fs: Any) -> None:
+    """Write a report over an older one."""
+    fs.watch()
+    write_report(place / "reports" / "report.html", NEWER_REPORT, fs=fs)
+    fs.promise(place / "reports" / "report.html")
+    fs.unwatch()
+
+
+def _keep_report_again(place: Path, fs: FileSystem) -> None:
+    write_report(place / "reports" / "report.html", NEWER_REPORT, fs=fs)
+
+
+def _older_report(place: Path) -> None:
+    (place / "reports").mkdir(parents=True, exist_ok=True)
+    (place / "reports" / "report.html").write_text(OLDER_REPORT, encoding="utf-8")
+
+
 def seal(place: Path, fs: Any) -> None:
     """Seal a run that reached its target."""
     verdict = reconcile(place / "run", rehash=True)
@@ -520,6 +542,15 @@ SCENARIOS: Final = (
     _run_scenario("session end", nothing, end, recover=_finish_sparsely),
     _run_scenario("verdict", finished_run, keep_verdict, recover=_keep_verdict_again),
     _run_scenario("waiver", _waived_run, waive, recover=_waive),
+    Scenario(
+        "report",
+        "reports",
+        _older_report,
+        keep_report,
+        check_report,
+        _keep_report_again,
+        check_newer_report,
+    ),
     Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed, most=120),
     Scenario(
         "training",

@@ -31,6 +31,8 @@ READING: dict[str, list[str]] = {
     "list": ["list", "RUN"],
     "junit": ["reconcile", "RUN", "--junit"],
     "data": ["data", "show", "RUN"],
+    "watch": ["watch", "RUN", "--once"],
+    "markdown": ["report", "RUN", "--markdown"],
     "diff": ["diff", "RUN", "RUN"],
     "repair": ["repair", "RUN"],
     "explain": ["explain", "LG306"],

@@ -1,0 +1,109 @@
+"""`ledger report RUN|PILOT`: one page that says everything, or the short of it in Markdown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ledger import __version__
+from ledger.audit.charts import chart_run
+from ledger.audit.subject import require_folder
+from ledger.cli.options import DataPath
+from ledger.cli.output import EXIT_CODES, print_text, survive_encoding, warn_about_link
+from ledger.errors import LedgerError, StorageError, UsageError
+from ledger.pilot.folder import FoundStage, find_stages, is_pilot
+from ledger.records.parts import LogPosition
+from ledger.records.pilot import Gate
+from ledger.report.files import require_place, write_report
+from ledger.report.markdown import pilot_markdown, run_markdown
+from ledger.report.pilot_page import PILOT_BUCKETS, PilotReport, RunInStage, StageReport, Standing, pilot_page
+from ledger.report.run_page import run_page
+
+__all__ = ["command"]
+
+DEFAULT_OUTPUT: Final = "report.html"
+_CHANGED: Final = "Its log is not the one that the stage's record names: it went on, or was replaced, since."
+
+
+def command(
+    run: Annotated[str, typer.Argument(metavar="RUN|PILOT", help="The folder of a run or of a pilot.")],
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help=f"Where the page goes; {DEFAULT_OUTPUT} when omitted."
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the short of it in Markdown and write no file.")
+    ] = False,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read every byte of checkpoints and dataset.")
+    ] = False,
+    data: DataPath = None,
+) -> None:
+    """Write a report of a run or a pilot as one HTML file that needs nothing else, or print it in Markdown.
+
+    Everything in it comes from records; the run is not touched. Exits as `ledger reconcile` does: 0 when the verdict
+    is passed, 1 when it is failed, 3 when it is incomplete; the report is written in each of these cases.
+    """
+    if markdown and output is not None:
+        raise UsageError("--markdown prints and writes no file", expected="--markdown or -o, not both")
+    folder = require_folder(run, what="a run or a pilot")
+    target = output if output is not None else DEFAULT_OUTPUT
+    if not markdown:
+        require_place(target)  # before the log is read
+    name = folder.resolve().name
+    if is_pilot(folder):
+        pilot = _pilot(folder, name=name, rehash=rehash, data=data)
+        verdict, made = pilot.verdict, pilot_markdown(pilot) if markdown else pilot_page(pilot)
+    else:
+        charts = chart_run(folder, rehash=rehash, data=data)
+        verdict = charts.verdict.verdict
+        made = run_markdown(charts, name=name) if markdown else run_page(charts, name=name)
+    warn_about_link(Path(run))
+    if markdown:
+        survive_encoding()
+        print_text(made)
+    else:
+        written = write_report(target, made)
+        sys.stderr.write(f"wrote {ascii(str(written))[1:-1]}, {len(made.encode()):,} bytes\n")
+        print_text(f"{verdict}\n")
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotReport:
+    stages = [_stage(found, rehash=rehash, data=data) for found in find_stages(folder)]
+    return PilotReport(name=name, stages=stages, tool_version=__version__)
+
+
+def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
+    heads = {} if found.record is None else {run.path: run.log_head for run in found.record.runs}
+    runs = [
+        _run(path, folder, head=heads.get(path), rehash=rehash, data=data)
+        for path, folder in found.runs.items()
+    ]
+    standing, gates, problem = _standing(found)
+    return StageReport(name=found.name, standing=standing, gates=gates, runs=runs, problem=problem)
+
+
+def _standing(found: FoundStage) -> tuple[Standing, list[Gate], str | None]:
+    if found.record is not None:
+        return ("passed" if found.record.passed else "failed"), found.record.gates, None
+    if found.is_finished:
+        return "unreadable", [], str(found.error)
+    return "not finished", [], "There is no record of it: it did not finish."
+
+
+def _run(path: str, folder: Path, *, head: LogPosition | None, rehash: bool, data: str | None) -> RunInStage:
+    try:
+        charts = chart_run(folder, rehash=rehash, data=data, buckets=PILOT_BUCKETS)
+    except StorageError:
+        raise
+    except LedgerError as error:
+        return RunInStage(path=path, charts=None, problem=str(error))
+    changed = head is not None and charts.verdict.log_head != head
+    return RunInStage(path=path, charts=charts, problem=_CHANGED if changed else None)

@@ -1,0 +1,92 @@
+"""The page of a pilot: its gates and its runs, as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.cli import main
+from ledger.pilot.folder import find_stages, is_pilot
+from ledger.records.parts import LogPosition
+from ledger.records.pilot import Gate, StageRecord, StageRun
+from ledger.storage.documents import write_document
+from tests.ledger.report.reading import Page
+
+Run = Callable[[str], Path]
+HOSTILE = "<b>|`\u202e@team"
+
+
+@pytest.fixture
+def pilot(copy_of: Run, tmp_path: Path) -> Path:
+    """A pilot with a finished stage, one whose gate was missed, and one that did not finish."""
+    root = tmp_path / "trial"
+    for stage, run, passed in (("overfit", "plain", True), ("stability", "skipping", False)):
+        (root / stage).mkdir(parents=True)
+        copy_of(run).rename(root / stage / "run")
+        record_stage(root / stage, passed=passed)
+    (root / "resume").mkdir()
+    copy_of("interrupted").rename(root / "resume" / "run")
+    (root / "configs").mkdir()
+    return root
+
+
+def record_stage(folder: Path, *, passed: bool) -> None:
+    seq, chain = head_of(folder / "run")
+    gates = [
+        Gate(metric="final_loss", asked=HOSTILE, measured=0.25, passed=True),
+        Gate(metric="loss_drop", asked=">= 1", measured=None, passed=passed),
+    ]
+    run = StageRun(path="run", run_id="r", log_head=LogPosition(seq, chain), identity_sha256="0" * 64)
+    away = StageRun(path="../run", run_id="r", log_head=LogPosition(seq, chain), identity_sha256="0" * 64)
+    record = StageRecord(stage=folder.name, inputs={}, files=[], runs=[run, away], gates=gates, passed=passed)
+    write_document(folder / "stage.json", record, replace=False)
+
+
+def head_of(run: Path) -> tuple[int, str]:
+    last = (run / "metrics.jsonl").read_bytes().splitlines()[-1]
+    return len((run / "metrics.jsonl").read_bytes().splitlines()) - 1, last[-66:-2].decode()
+
+
+def test_a_pilot_is_shown_stage_by_stage(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(pilot), "-o", str(tmp_path / "r.html")]) == 1
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert page.problems == []
+    order = [
+        page.text.index(part) for part in ("overfit: passed", "stability: failed", "resume: not finished")
+    ]
+    assert order == sorted(order)
+    assert "not measured" in page.texts
+    assert html.count("<figure>") == 2 * 3
+    assert "configs" not in page.text
+    assert "\u202e" not in html
+    capsys.readouterr()
+    assert main(["report", str(pilot), "--markdown"]) == 1
+    markdown = capsys.readouterr().out
+    assert "- **MISSED** `loss_drop`: asked `>= 1`, measured not measured" in markdown
+    assert "<b>" not in markdown.replace("`` <b>\\x7c`\\u202e@team ``", "")
+
+
+def test_a_folder_of_stages_is_a_pilot_and_a_run_is_none(pilot: Path, healthy_run: Run, tmp_path: Path):
+    assert is_pilot(pilot)
+    assert not is_pilot(healthy_run("plain"))
+    assert not is_pilot(tmp_path / "nowhere")
+    assert [stage.name for stage in find_stages(pilot)] == ["overfit", "stability", "resume"]
+    assert find_stages(pilot)[0].runs.keys() == {"run"}  # the other one would leave the folder
+
+
+def test_a_run_that_went_on_since_is_not_what_its_stage_rests_on(
+    pilot: Path, capsys: pytest.CaptureFixture[str]
+):
+    for other in ("stability", "resume"):
+        (pilot / other).rename(pilot.with_name(other))
+    assert main(["report", str(pilot), "--markdown"]) == 0
+    log = pilot / "overfit" / "run" / "metrics.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert main(["report", str(pilot), "--markdown"]) == 1
+    assert "Its log is not the one that the stage's record names" in capsys.readouterr().out
+    (pilot / "overfit" / "stage.json").write_text("{}")
+    assert main(["report", str(pilot), "--markdown"]) == 1
+    assert "unreadable" in capsys.readouterr().out
