@@ -103,3 +103,14 @@ def test_as_many_sessions_as_there_are_have_a_bucket_each():
     found = pieces_of(series)
     assert len(found) == 999
     assert all(len(piece.points) <= 3 for piece in found)
+
+
+def test_a_spike_before_a_checkpoint_is_not_hidden_by_a_greater_one_behind_it():
+    series = Series(limit=LIMIT)
+    for index in range(1, 101):
+        series.add(1, Point(index, index, {49: 5.0, 51: 9.0}.get(index, 0.0)))
+        if index == 50:
+            series.cut(1, 50)
+    branch, lost = pieces_of(series, Branch(50))
+    assert max(point.value for point in branch.points) == 5.0
+    assert max(point.value for point in lost.points) == 9.0
