@@ -8,7 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from ledger.audit.files import CheckpointFolder
 from ledger.audit.stream import Checker, Stream
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, StorageError
 from ledger.records.documents import CheckpointManifest, TensorEntry
 from ledger.records.fields import as_measurement
 from ledger.storage.safetensors import read_numbers
@@ -94,6 +94,8 @@ class OptimizerStepChecker(Checker):
         self._uncounted |= {said.group for said in names.values()}
         try:
             numbers = read_numbers(folder.folder / OPTIMIZER_FILE, wanted)
+        except StorageError:
+            raise
         except LedgerError:
             return  # LG401 or LG402 says what is wrong with the file
         if any(number is None for number in numbers.values()):
