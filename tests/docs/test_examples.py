@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from ledger.audit import reconcile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,7 @@ def test_a_killed_plain_loop_goes_on_and_reconciles(tmp_path: Path):
     assert len(json.loads((run / "run.json").read_text())["sessions"]) == 2
 
 
+@pytest.mark.slow
 def test_a_complete_plain_loop_writes_nothing_when_it_is_started_again(tmp_path: Path):
     run_example(tmp_path / "run")
     before = (tmp_path / "run/metrics.jsonl").read_bytes()

@@ -289,6 +289,7 @@ def test_a_thousand_crashes_leave_what_only_a_repair_removes(tmp_path):
     assert all(path.read_bytes() == b"theirs" for path in foreign)
 
 
+@pytest.mark.slow
 def test_what_is_forbidden_to_a_user_is_an_error_and_loses_nothing():
     if os.geteuid() != 0:
         pytest.skip("takes root to become somebody else")

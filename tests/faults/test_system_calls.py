@@ -146,9 +146,10 @@ INJECTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "injection",
-    [INJECTIONS[0], *(pytest.param(found, marks=pytest.mark.slow) for found in INJECTIONS[1:])],
+    INJECTIONS,
     ids=lambda found: f"{found[0]} {found[1]} {found[3]}",
 )
 def test_a_call_that_the_tracer_makes_fail_loses_nothing(injection, tmp_path):

@@ -79,6 +79,7 @@ def long_config(dataset) -> TrainerConfig:
     return tiny_config(dataset, run={"target_step": 60}, checkpoint=checkpoint)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_in_new_processes_is_never_stopped(long_config, tmp_path):
     killed = _start(long_config, tmp_path / "run")
     train(long_config, tmp_path / "control")

@@ -19,7 +19,13 @@ def ledger(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "data show"])
+USUAL = ("train", "reconcile", "data show")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [*USUAL, *(pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS if name not in USUAL)],
+)
 def test_help_names_the_command_as_it_was_typed_and_no_types_of_python(command: str):
     done = ledger(*command.split(), "--help")
     assert done.returncode == 0, done.stderr

@@ -10,18 +10,21 @@ import pytest
 
 from tests.ledger.cli.test_process import Run
 
-COMMANDS = [
-    "ledger --help",
+OTHERS = [
     "ledger explain",
     "ledger schema ledger.run",
     "ledger summarize {run} --json",
-    "ledger reconcile {run}",
     "ledger verify {run}",
     "ledger diff {run} {run}",
     "ledger reconcile --help",
     "ledger train --help",
-    "trainer --help",
     "data_prep --help",
+]
+COMMANDS = [
+    "ledger --help",
+    "ledger reconcile {run}",
+    "trainer --help",
+    *(pytest.param(command, marks=pytest.mark.slow) for command in OTHERS),
 ]
 
 
