@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,11 @@ def test_what_is_no_run_is_refused(tmp_path: Path):
     assert main(["watch", str(tmp_path / "nowhere")]) == 2
 
 
+def _heed_interrupts() -> None:
+    """Undo what a shell does to a process in the background: it makes it ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
@@ -110,8 +116,14 @@ def test_a_signal_ends_it_cleanly_and_gives_the_cursor_back(number: int, code: i
     command = [sys.executable, "-P", "-m", "ledger", "watch", str(run), "--interval", "0.05"]
     with RunLock(run):
         process = subprocess.Popen(
-            command, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm", "PYTHONUTF8": "1"}
+            command,
+            stdout=terminal,
+            stderr=terminal,
+            env=os.environ | {"TERM": "xterm", "PYTHONUTF8": "1"},
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 (no thread of ours runs there)
         )
+        impatience = threading.Timer(60, process.kill)
+        impatience.start()
         os.close(terminal)
         seen = b""
         while b"findings" not in seen:
@@ -126,6 +138,7 @@ def test_a_signal_ends_it_cleanly_and_gives_the_cursor_back(number: int, code: i
                 break
             seen += more
         assert process.wait() == code
+        impatience.cancel()
     os.close(screen)
     assert b"Traceback" not in seen
     assert seen.rstrip().endswith(b"\x1b[?25h")
