@@ -31,7 +31,16 @@ from ledger.records.events import (
 from ledger.records.fields import is_finite
 from ledger.records.parts import COUNTER_NAMES, ZERO, Counters, LogPosition, Parent, RunFacts, Superseded
 
-__all__ = ["Best", "History", "KnownCheckpoint", "Segment", "Session", "add_counters", "subtract_counters"]
+__all__ = [
+    "Best",
+    "History",
+    "KnownCheckpoint",
+    "Segment",
+    "Session",
+    "add_counters",
+    "known_from_event",
+    "subtract_counters",
+]
 
 
 def subtract_counters(after: Counters, before: Counters) -> Counters:
@@ -137,7 +146,7 @@ class History:
         session.marks.append(event.at.microbatches if isinstance(event, Checkpoint) else event.microbatches)
         match event:
             case Checkpoint():
-                session.checkpoints.append(_known_from_event(event))
+                session.checkpoints.append(known_from_event(event))
             case Validation():
                 session.evaluations.append(event)
             case Pruned():
@@ -317,7 +326,8 @@ class History:
         )
 
 
-def _known_from_event(event: Checkpoint) -> KnownCheckpoint:
+def known_from_event(event: Checkpoint) -> KnownCheckpoint:
+    """Return the checkpoint that an event speaks of."""
     return KnownCheckpoint(
         path=event.path,
         session=event.session,

@@ -16,7 +16,7 @@ from typing import Final
 from ledger.audit.reconciliation import reconcile
 from ledger.audit.series import KEPT_BUCKETS, Piece, Point, Series
 from ledger.audit.stream import Checker, Stream
-from ledger.history import KnownCheckpoint
+from ledger.history import known_from_event
 from ledger.laws.schedules import Schedule, learning_rate, parse_schedule
 from ledger.records.documents import Verdict
 from ledger.records.events import (
@@ -345,22 +345,11 @@ class ChartChecker(Checker):
                 session=event.session,
                 bytes=event.bytes,
                 seconds=event.seconds,
-                on_branch=history.is_on_branch(_known(event)),
+                on_branch=history.is_on_branch(known_from_event(event)),
                 is_pruned=event.path in history.pruned,
             )
             for event in self._latest
         ]
-
-
-def _known(event: Checkpoint) -> KnownCheckpoint:
-    return KnownCheckpoint(
-        path=event.path,
-        session=event.session,
-        counters=event.at.counters,
-        manifest_sha256=event.manifest_sha256,
-        seq=event.at.seq,
-        kind=event.kind,
-    )
 
 
 def _known_schedule(section: Mapping[str, object]) -> Schedule | None:
