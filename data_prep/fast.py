@@ -1,6 +1,6 @@
 """The fast back end: `tiktoken` with the entries of a byte-level BPE; no other module loads it.
 
-`equality` says for which tokenizers it makes the ids that `tokenizers` makes; everything else runs on `library`.
+`equality` says for which tokenizers it makes the ids that `tokenizers` makes; everything else runs on `native`.
 """
 
 from __future__ import annotations

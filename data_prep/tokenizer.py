@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from data_prep.encoding import BackEndName, EncodingRules
-from data_prep.library import LibraryBackEnd, require_library
+from data_prep.native import LibraryBackEnd, require_library
 from ledger.errors import ConfigError
 from ledger.records.dataset import TokenDtype, token_dtype
 from ledger.storage.canonical import digest_of, sha256_hex

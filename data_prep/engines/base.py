@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from data_prep.byte_pairs import BytePairs
 from data_prep.encoding import BackEndName, EncodedBatch, Encoder, EncodingRules
 from data_prep.fast import FastBackEnd
-from data_prep.library import LibraryBackEnd
+from data_prep.native import LibraryBackEnd
 from data_prep.sources.document import Document
 from ledger.errors import LedgerError
 
