@@ -32,7 +32,7 @@ __all__ = [
 
 PARTS: Final = {
     "trainer": 2,
-    "decoder": 1,
+    "decoder": 2,
     "adamw": 1,
     "muon": 1,
     "cosine": 1,

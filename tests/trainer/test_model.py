@@ -67,6 +67,13 @@ def test_rotary_products_depend_on_distance_alone():
     assert product(3, 1) != pytest.approx(product(3, 2), abs=1e-5)
 
 
+def test_the_gradient_of_a_rotation_is_the_rotation_back():
+    cosine, sine = (table.double() for table in rotary_table(positions=5, head_size=6, theta=100.0))
+    heads = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda given: rotate(given, cosine, sine), heads)
+    torch.testing.assert_close(rotate(rotate(heads, cosine, sine), cosine, -sine), heads)
+
+
 def test_counts_name_every_trainable_parameter_once():
     model = Decoder(_config(), sequence=8)
     counts = parameter_counts(model)

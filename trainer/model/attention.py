@@ -6,6 +6,8 @@ Grouped queries: Ainslie et al. 2023, arXiv:2305.13245.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,9 +27,32 @@ def rotary_table(*, positions: int, head_size: int, theta: float) -> tuple[Tenso
 
 
 def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate queries or keys of shape (batch, heads, sequence, head_size) to their positions."""
+    """Rotate queries or keys of shape (batch, heads, sequence, head_size) to their positions; computed in float32."""
+    rotated: Tensor = _Rotation.apply(heads, cosine, sine)  # type: ignore[no-untyped-call]
+    return rotated
+
+
+class _Rotation(torch.autograd.Function):
+    """A rotation, whose gradient is the rotation by the opposite angle: nothing but the tables is kept for it."""
+
+    @staticmethod
+    def forward(context: Any, heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        context.save_for_backward(cosine, sine)
+        return _rotated(heads, cosine, sine, sense=1.0)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _rotated(gradient, *context.saved_tensors, sense=-1.0), None, None
+
+
+def _rotated(heads: Tensor, cosine: Tensor, sine: Tensor, *, sense: float) -> Tensor:
+    rotated = heads * cosine
     first, second = heads.chunk(2, dim=-1)
-    return heads * cosine + torch.cat((-second, first), dim=-1) * sine
+    first_sine, second_sine = sine.chunk(2, dim=-1)
+    rotated_first, rotated_second = rotated.chunk(2, dim=-1)
+    rotated_first.addcmul_(second, first_sine, value=-sense)
+    rotated_second.addcmul_(first, second_sine, value=sense)
+    return rotated.to(heads.dtype)
 
 
 def document_mask(documents: Tensor) -> Tensor:
