@@ -26,7 +26,7 @@ class SystemClock:
 
     def now(self) -> str:
         """Return the wall-clock time as records write it: RFC 3339, UTC, microseconds, `Z`."""
-        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
     def monotonic(self) -> float:
         """Return seconds since some fixed moment; never falls."""
