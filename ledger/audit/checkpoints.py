@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 import msgspec
@@ -109,7 +109,9 @@ class CheckpointChecker(Checker):
         """Report what is wrong with a complete checkpoint; returns whether nothing is."""
         trainer = self.stream.files.trainer_state(folder)
         found = [
-            *checkpoint_problems(folder, manifest, trainer, rehash=self._rehash),
+            *checkpoint_problems(
+                folder, manifest, trainer, rehash=self._rehash, progress=self.stream.progress
+            ),
             *[("LG403", "", problem) for problem in [*problems, *self._session_problems(manifest)]],
         ]
         if found and self._is_gone(folder):
@@ -139,10 +141,19 @@ class CheckpointChecker(Checker):
 
 
 def checkpoint_problems(
-    folder: CheckpointFolder, manifest: CheckpointManifest, trainer: Loaded[TrainerState], *, rehash: bool
+    folder: CheckpointFolder,
+    manifest: CheckpointManifest,
+    trainer: Loaded[TrainerState],
+    *,
+    rehash: bool,
+    progress: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (rule, file, problem) for whatever is wrong with a checkpoint by itself, without a log."""
-    file_problems = list(_file_problems(folder, manifest, rehash=rehash))
+    file_problems = list(_file_problems(folder, manifest))
+    if rehash:
+        broken = {name for _, name, _ in file_problems}
+        whole = {name: entry for name, entry in manifest.files.items() if name not in broken}
+        file_problems += digest_problems(folder.folder, whole, progress=progress)
     yield from file_problems
     if not file_problems:
         yield from moment_problems(folder.folder, manifest)
@@ -160,9 +171,7 @@ def checkpoint_problems(
             yield "LG403", "", problem
 
 
-def _file_problems(
-    folder: CheckpointFolder, manifest: CheckpointManifest, *, rehash: bool
-) -> Iterator[tuple[str, str, str]]:
+def _file_problems(folder: CheckpointFolder, manifest: CheckpointManifest) -> Iterator[tuple[str, str, str]]:
     if TRAINER_STATE not in manifest.files:
         yield "LG401", TRAINER_STATE, "is not listed in the manifest: the checkpoint is incomplete"
     for name, entry in sorted(manifest.files.items()):
@@ -174,8 +183,6 @@ def _file_problems(
         size = found.st_size
         if size != entry.bytes:
             yield "LG402", name, f"holds {size} bytes, the manifest says {entry.bytes}"
-        elif rehash:
-            yield from digest_problems(path, name, entry)
 
 
 def _event_problems(captured: Captured, manifest: CheckpointManifest) -> Iterator[str]:

@@ -25,6 +25,8 @@ class CompletionChecker(Checker):
         self._evaluations = evaluations
         self.is_complete = False
         """Whether the branch reached its target and its last session says so."""
+        self.final: KnownCheckpoint | None = None
+        """The checkpoint at the target, on the branch, if there is one."""
 
     def finish(self) -> None:
         """Check target, final checkpoint, final evaluation and the plan."""
@@ -40,8 +42,8 @@ class CompletionChecker(Checker):
             for rule in ("LG702", "LG703"):
                 self.findings.skip(rule, f"the branch stands at step {last.last.step} of {target}")
             return
-        final = self._check_final_checkpoint(last, track, target)
-        self._check_final_evaluation(last, track, final)
+        self.final = self._check_final_checkpoint(last, track, target)
+        self._check_final_evaluation(last, track, self.final)
 
     def _check_target(self, last: Session, target: int) -> None:
         status = None if last.end is None else last.end.status

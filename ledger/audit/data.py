@@ -116,7 +116,7 @@ class DataChecker(Checker):
         """Rehash a dataset; where its bytes are right, read its tokens, too."""
         where = str(dataset.directory)
         try:
-            problems = verify_dataset(dataset.directory).problems
+            problems = verify_dataset(dataset.directory, progress=self.stream.progress).problems
             for problem in problems:
                 rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
                 self._add(rule, problem, where=where)

@@ -42,6 +42,6 @@ class ExportChecker(Checker):
         elif not is_own_file(path):
             self.findings.add("LG601", "was exported and is not there any more", where=where, severity="hint")
         elif OS.stat(path).st_size != stored.bytes or (
-            self._rehash and hash_file(path).sha256 != stored.sha256
+            self._rehash and hash_file(path, progress=self.stream.progress).sha256 != stored.sha256
         ):
             self.findings.add("LG601", "was changed: the log names other bytes", where=where)

@@ -80,9 +80,9 @@ class LiveDigestChecker(Checker):
             yield None if found == live else _Difference(folder.path, live, found)
 
     def _is_named_by_group(self, manifest: CheckpointManifest) -> bool:
-        facts = self.stream.history.facts
+        groups = self.stream.optimizer_groups
         entry = manifest.files.get(OPTIMIZER_FILE)
-        if facts is None or not facts.optimizer or entry is None or not entry.tensors:
+        if not groups or entry is None or not entry.tensors:
             return False
-        names = parse_state_names(entry.tensors, groups={group.name for group in facts.optimizer})
+        names = parse_state_names(entry.tensors, groups=groups)
         return not isinstance(names, str)

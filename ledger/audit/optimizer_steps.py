@@ -81,9 +81,7 @@ class OptimizerStepChecker(Checker):
             if manifest.state.optimizer is not None:
                 self.findings.skip("LG404", f"{folder.path} has no {OPTIMIZER_FILE}")
             return
-        facts = self.stream.history.facts
-        groups = {group.name for group in facts.optimizer} if facts is not None else set()
-        names = parse_state_names(entry.tensors, groups=groups)
+        names = parse_state_names(entry.tensors, groups=self.stream.optimizer_groups)
         if isinstance(names, str):
             self.findings.skip(
                 "LG404",

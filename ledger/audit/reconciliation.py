@@ -62,14 +62,15 @@ def reconcile(
     rehash: bool = False,
     data: str | os.PathLike[str] | None = None,
     quoted: QuotedHead | None = None,
+    progress: Callable[[int], object] | None = None,
     also: Callable[[Stream], Checker] | None = None,
 ) -> Verdict:
     """Check every rule over all sessions of a run and return what may honestly be said of it.
 
     Nothing is written. `control` is an uninterrupted run of the same recipe to compare with (LG8); `rehash` reads
     every byte of checkpoints and dataset; `data` is where the dataset lies if not where the recipe says; `quoted` is
-    what somebody noted of this run, which must still hold (LG105, LG705). `also` makes one more checker, which the same
-    pass over the log feeds.
+    what somebody noted of this run, which must still hold (LG105, LG705). `progress` is told, from several threads, of
+    the bytes that are hashed. `also` makes one more checker, which the same pass over the log feeds.
 
     Raises:
         UsageError, InvalidDocumentError: the path is not a run, or `data` no dataset.
@@ -79,7 +80,7 @@ def reconcile(
         StorageError: the system refused to read.
     """
     folder, corpus = find_run(run_dir), None if data is None else require_dataset(data)
-    stream, lock = open_stream(folder)
+    stream, lock = open_stream(folder, progress=progress)
     other = None if control is None else _control_stream(control)
     checkers = _Checkers.of(stream, control=other, rehash=rehash, data=corpus, quoted=quoted)
     audit_stream(stream, [*checkers.all, *([] if also is None else [also(stream)])])
@@ -92,6 +93,7 @@ def reconcile(
         "equivalence": checkers.control.verdicts,
         "verified_checkpoints": sorted(checkers.checkpoints.verified),
         "verified_while_training": checkers.data.verified_while_training,
+        "final_checkpoint": None if checkers.completion.final is None else checkers.completion.final.path,
         "seal": checkers.seal.account,
     }
     return _verdict(stream, checkers.all, status=status, account=account)
@@ -192,7 +194,9 @@ def counter_checkers(stream: Stream) -> list[Checker]:
     ]
 
 
-def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
+def open_stream(
+    run_dir: Path, *, progress: Callable[[int], object] | None = None
+) -> tuple[Stream, LockState]:
     """Return a stream over a run, its log not yet read, and whether a writer holds it."""
     lock = lock_state(run_dir)
     files = RunFiles(run_dir)
@@ -202,7 +206,8 @@ def open_stream(run_dir: Path) -> tuple[Stream, LockState]:
     findings = Findings(waivers=waivers.in_force)
     for waiver, reason in waivers.refused.items():
         findings.skip(waiver, f"{reason}; it waives nothing")
-    stream = Stream(files=files, findings=findings, has_log=has_log, is_live=lock.state == "held")
+    is_live = lock.state == "held"
+    stream = Stream(files=files, findings=findings, has_log=has_log, is_live=is_live, progress=progress)
     return stream, lock
 
 

@@ -112,7 +112,7 @@ class SealChecker(Checker):
         if path.endswith(TENSOR_FILES) and not self._rehash:
             return
         try:
-            sha256 = hash_file(self.stream.files.run_dir / path).sha256
+            sha256 = hash_file(self.stream.files.run_dir / path, progress=self.stream.progress).sha256
         except LedgerError as error:
             self.findings.add("LG705", f"cannot be read: {error}", where=path)
             return

@@ -87,6 +87,8 @@ class Stream:
     has_log: bool = True
     is_live: bool = False
     """Whether another process holds the run's lock: the log may grow while it is read."""
+    progress: Callable[[int], object] | None = None
+    """Told, from several threads, of the bytes that are hashed."""
     newer: tuple[int, int] | None = None
     """Line number and version of the first session that a newer version of the ledger wrote."""
 
@@ -94,6 +96,12 @@ class Stream:
     def where(self) -> str:
         """The line at hand, for a finding."""
         return "" if self.line is None else place(self.line)
+
+    @property
+    def optimizer_groups(self) -> set[str]:
+        """The groups of the optimizer, as the log or else run.json states them; empty where neither does."""
+        known = self.history.facts or self.files.run.document
+        return set() if known is None else {group.name for group in known.optimizer}
 
     def track_of(self, session: int) -> Track | None:
         """Return the track of a session by its number."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +12,7 @@ from ledger.errors import LedgerError, StorageError
 from ledger.records.documents import CheckpointFile, CheckpointManifest
 from ledger.records.fields import Json
 from ledger.storage.digests import hash_file
-from ledger.storage.safetensors import read_header, scan_tensors
+from ledger.storage.safetensors import TensorScan, read_header, scan_tensors
 from ledger.storage.strict_json import parse_json
 
 __all__ = ["digest_problems", "moment_problems"]
@@ -22,16 +24,37 @@ Problem = tuple[str, str, str]
 """Rule, file, what is wrong."""
 
 
-def digest_problems(path: Path, name: str, entry: CheckpointFile) -> Iterator[Problem]:
-    """Read a whole file and yield where its bytes, its tensors or their values are not what they should be."""
-    try:
-        digest = hash_file(path).sha256
-        scan = None if entry.tensors is None else scan_tensors(path)
-    except StorageError:
-        raise
-    except LedgerError as error:
-        yield "LG402", name, str(error)
-        return
+def digest_problems(
+    folder: Path, files: Mapping[str, CheckpointFile], *, progress: Callable[[int], object] | None = None
+) -> Iterator[Problem]:
+    """Read whole files and yield where their bytes, their tensors or the values are not what they should be.
+
+    Every file is hashed while its tensors are scanned, the largest first, on all cores.
+
+    Raises:
+        StorageError: the system refused to read.
+    """
+    with ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="ledger-tensors") as pool:
+        jobs = {}
+        for name, entry in sorted(files.items(), key=lambda item: -item[1].bytes):
+            hashed = pool.submit(hash_file, folder / name, progress=progress)
+            jobs[name] = (hashed, None if entry.tensors is None else pool.submit(scan_tensors, folder / name))
+        for name in sorted(jobs):
+            hashed, scanned = jobs[name]
+            try:
+                digest, scan = hashed.result().sha256, None if scanned is None else scanned.result()
+            except StorageError:
+                pool.shutdown(cancel_futures=True)
+                raise
+            except LedgerError as error:
+                yield "LG402", name, str(error)
+                continue
+            yield from _content_problems(name, files[name], digest, scan)
+
+
+def _content_problems(
+    name: str, entry: CheckpointFile, digest: str, scan: TensorScan | None
+) -> Iterator[Problem]:
     if digest != entry.sha256:
         yield "LG402", name, f"has SHA-256 {digest}, the manifest says {entry.sha256}"
     if scan is None or entry.tensors is None:

@@ -20,6 +20,7 @@ from ledger.cli.output import (
     verdict_exit,
     warn_about_link,
 )
+from ledger.cli.progress import shown_bytes
 from ledger.cli.screen import harmless
 from ledger.errors import UsageError
 from ledger.maintain import write_verdict
@@ -58,7 +59,8 @@ def command(
     if as_json + as_junit + as_sarif > 1:
         raise UsageError("--json, --junit and --sarif exclude each other", expected="one of them")
     quoted = None if expect_head is None else parse_head(expect_head)
-    verdict = reconcile(run, control=control, rehash=rehash, data=data, quoted=quoted)
+    with shown_bytes("hashed") as progress:
+        verdict = reconcile(run, control=control, rehash=rehash, data=data, quoted=quoted, progress=progress)
     warn_about_link(Path(run))
     if write:
         written = write_verdict(run, verdict, allow_network_fs=allow_network_fs)

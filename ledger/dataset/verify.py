@@ -47,7 +47,7 @@ __all__ = [
     "verify_dataset",
 ]
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], object]
 """Told the number of bytes that were just read."""
 
 _CHUNK_TOKENS: Final = 2**22
