@@ -5,15 +5,17 @@
 evidence and never stops the others.
 """
 
+from ledger.audit.attestation import Attestation, read_attestation
 from ledger.audit.comparison import Comparison, compare_runs
 from ledger.audit.listing import ListedRun, Listing, list_runs
 from ledger.audit.reconciliation import reconcile
 from ledger.audit.rules import RULES, Rule
 from ledger.audit.summary import BestLoss, SessionSummary, Summary, summarize
-from ledger.audit.verification import verify
+from ledger.audit.verification import verify, verify_attestation
 
 __all__ = [
     "RULES",
+    "Attestation",
     "BestLoss",
     "Comparison",
     "ListedRun",
@@ -23,7 +25,9 @@ __all__ = [
     "Summary",
     "compare_runs",
     "list_runs",
+    "read_attestation",
     "reconcile",
     "summarize",
     "verify",
+    "verify_attestation",
 ]

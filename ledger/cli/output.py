@@ -30,6 +30,7 @@ __all__ = [
     "print_text",
     "survive_encoding",
     "verdict_exit",
+    "warn",
     "warn_about_link",
 ]
 
@@ -85,9 +86,14 @@ def warn_about_link(path: Path) -> None:
     """Say on standard error where a path leads that is a symbolic link."""
     found = OS.look(path)
     if found is not None and stat.S_ISLNK(found.st_mode):
-        text = f"warning: {path} is a link to {path.resolve()}\n"
-        encoding = sys.stderr.encoding or "ascii"
-        sys.stderr.write(harmless(text.rstrip()).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        warn(f"{path} is a link to {path.resolve()}")
+
+
+def warn(text: str) -> None:
+    """Print a warning to standard error, in any encoding."""
+    encoding = sys.stderr.encoding or "ascii"
+    line = harmless(f"warning: {text}").encode(encoding, "backslashreplace").decode(encoding)
+    sys.stderr.write(line + "\n")
 
 
 def survive_encoding() -> None:

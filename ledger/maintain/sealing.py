@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ledger.audit.files import MAX_MANIFEST_BYTES
 from ledger.audit.heads import head_lines
 from ledger.audit.sealing import covered_files
 from ledger.errors import RefusedError
@@ -20,13 +21,13 @@ from ledger.storage.atomic import replace_file
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.clock import Clock, SystemClock
 from ledger.storage.digests import hash_file
-from ledger.storage.documents import document_bytes
+from ledger.storage.documents import document_bytes, load_document
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.lock import RunLock
 from ledger.storage.log_reader import read_log
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["SealedRun", "refuse_sealed", "seal_run"]
+__all__ = ["SealedRun", "is_sealed", "read_seal", "refuse_sealed", "seal_run"]
 
 _SYSTEM_CLOCK: Final = SystemClock()
 
@@ -80,11 +81,32 @@ def seal_run(
         data = document_bytes(seal)
         lock.require_held()
         replace_file(folder / SEAL, data, fs=fs)
+    return _sealed_run(folder, seal, seal_sha256=sha256_hex(data))
+
+
+def is_sealed(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
+    """Tell whether a run was declared done."""
+    return fs.exists(Path(run_dir) / SEAL)
+
+
+def read_seal(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> SealedRun:
+    """Return the seal that a run bears, as it is written there; whether it holds is for the audit to say.
+
+    Raises:
+        EvidenceMissingError: there is none.
+        InvalidDocumentError, NewerVersionError, UnsafeError, StorageError: it cannot be read.
+    """
+    folder = Path(run_dir)
+    seal = load_document(folder / SEAL, Seal, fs=fs, max_bytes=MAX_MANIFEST_BYTES)
+    return _sealed_run(folder, seal.document, seal_sha256=seal.sha256)
+
+
+def _sealed_run(folder: Path, seal: Seal, *, seal_sha256: str) -> SealedRun:
     return SealedRun(
         path=folder / SEAL,
-        files=len(files),
-        bytes=sum(file.bytes for file in files.values()),
-        head=head_lines(run_id=run_id, log=log, seal_sha256=sha256_hex(data)),
+        files=len(seal.files),
+        bytes=sum(file.bytes for file in seal.files.values()),
+        head=head_lines(run_id=seal.run_id, log=seal.log, seal_sha256=seal_sha256),
     )
 
 
@@ -94,7 +116,7 @@ def refuse_sealed(run_dir: str | os.PathLike[str], *, fs: FileSystem = OS) -> No
     Raises:
         RefusedError: there is a seal.
     """
-    if fs.exists(Path(run_dir) / SEAL):
+    if is_sealed(run_dir, fs=fs):
         raise RefusedError(
             "the run is sealed already",
             path=run_dir,

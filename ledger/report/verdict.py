@@ -92,6 +92,14 @@ def _account_lines(verdict: Verdict) -> Iterator[Line]:
     if seal:
         yield Line(f"sealed: {seal['sealed']}")
         yield from (Line(f"        {line}") for line in seal["head"])
+    attestation: dict[str, Any] | None = verdict.account.get("attestation")
+    if attestation:
+        by = attestation["verified_key"]
+        yield Line(
+            f"attested: {attestation['result']} for run {attestation['run_id']}, sealed {attestation['sealed']}, "
+            + (f"signed by {by}" if by else "signature not checked")
+        )
+        yield from (Line(f"        {name}") for name in attestation["subjects"])
     equivalence: dict[str, str] = verdict.account.get("equivalence") or {}
     if equivalence:
         names = {"LG801": "start", "LG802": "data", "LG803": "loss, norm, rate", "LG804": "parameters"}

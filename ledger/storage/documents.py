@@ -27,10 +27,12 @@ __all__ = [
     "parse_document",
     "read_document",
     "store_by_digest",
+    "validate_model",
     "write_document",
 ]
 
 _D = TypeVar("_D", bound=Document)
+_M = TypeVar("_M", bound=BaseModel)
 
 
 class StoredDocument(NamedTuple, typing.Generic[_D]):
@@ -97,10 +99,19 @@ def parse_document(
             f"the document is {_describe(value)}", path=path, expected=f"an object of schema {model.SCHEMA}"
         )
     _validate_schema(value, model, path=path)
+    return validate_model(value, model, path=path, what=f"what the schema {model.SCHEMA} says")
+
+
+def validate_model(value: object, model: type[_M], *, path: StrPath | None, what: str) -> _M:
+    """Validate what was parsed already against a model; `what` says in a refusal what was expected.
+
+    Raises:
+        InvalidDocumentError: it does not fit; names the place, and the nearest known key.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise _explain(error, model, value, path=path) from error
+        raise _explain(error, model, value, path=path, expected=what) from error
 
 
 def document_bytes(document: Document) -> bytes:
@@ -176,7 +187,7 @@ def _validate_schema(value: Mapping[str, Any], model: type[Document], *, path: S
 
 
 def _explain(
-    error: ValidationError, model: type[Document], value: object, *, path: StrPath | None
+    error: ValidationError, model: type[BaseModel], value: object, *, path: StrPath | None, expected: str
 ) -> InvalidDocumentError:
     """Turn the first of pydantic's complaints into ours and count the other places."""
     complaints = error.errors(include_url=False, include_input=True)
@@ -195,9 +206,7 @@ def _explain(
         problem = f"{problem}, but it is {_describe(first['input'])}"
     if others:
         problem += f" (and {len(others)} more)"
-    return InvalidDocumentError(
-        problem, path=path, place=place, expected=f"what the schema {model.SCHEMA} says", advice=advice
-    )
+    return InvalidDocumentError(problem, path=path, place=place, expected=expected, advice=advice)
 
 
 def _real_location(location: tuple[int | str, ...], value: object) -> tuple[int | str, ...]:

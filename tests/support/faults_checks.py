@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ledger.audit import reconcile
+from ledger.audit import read_attestation, reconcile, verify_attestation
 from ledger.checkpoints import read_checkpoint, read_trainer_state, verify_checkpoint_files
 from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME
 from ledger.dataset.verify import verify_dataset
@@ -215,6 +215,26 @@ def check_sealed(place: Path, _control: Path) -> list[str]:
     verdict = reconcile(place / "run", rehash=True)
     found = [f"{finding.rule} {finding.where}: {finding.message}" for finding in verdict.findings]
     return found if "LG705" in verdict.checked else [*found, "it is not sealed"]
+
+
+def check_attestation(work: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:
+    """Check a folder with a sealed run in it: nothing of the run changed, its attestation is whole or absent."""
+    others = {name for name in Snapshot.of(work) if not is_temporary_name(name)} - set(before)
+    problems = [f"{name} lies about" for name in sorted(others - {"run.attestation.json"})]
+    problems += [f"lost: {path.name}" for path in promised if not path.exists()]
+    return [
+        *problems,
+        *(check_attested(work.parent, work) if (work / "run.attestation.json").exists() else []),
+    ]
+
+
+def check_attested(place: Path, _control: Path) -> list[str]:
+    """Check a run that was attested at last: the attestation is about it, and the seal holds."""
+    work = place / "work"
+    verdict = verify_attestation(read_attestation(work / "run.attestation.json"))
+    attested = [] if "attested files" not in verdict.not_checked else ["it was compared with nothing"]
+    left = reconcile(work / "run", rehash=True)
+    return [*attested, *(f"{finding.rule} {finding.where}: {finding.message}" for finding in left.findings)]
 
 
 def check_weights(out: Path, before: Snapshot, _watch: LogWatch, promised: list[Path]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
 from ledger.checkpoints import read_checkpoint
-from ledger.maintain import add_waiver, diagnose, repair_run, seal_run, write_verdict
+from ledger.maintain import add_waiver, attest_run, diagnose, repair_run, seal_run, write_verdict
 from ledger.pilot import runner
 from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
 from ledger.recorder import RunRecorder
@@ -31,6 +31,8 @@ from tests.support.faults import diverted
 from tests.support.faults_checks import (
     NEWER_REPORT,
     OLDER_REPORT,
+    check_attestation,
+    check_attested,
     check_dataset,
     check_newer_report,
     check_passed,
@@ -358,6 +360,24 @@ def seal(place: Path, fs: Any) -> None:
     fs.unwatch()
 
 
+def attest(place: Path, fs: Any) -> None:
+    """Attest a sealed run."""
+    fs.watch()
+    _attest_again(place, fs)
+    fs.promise(place / "work" / "run.attestation.json")
+    fs.unwatch()
+
+
+def _attest_again(place: Path, fs: FileSystem) -> None:
+    attest_run(place / "work" / "run", fs=fs)
+
+
+def _sealed_run(place: Path) -> None:
+    nothing(place)
+    finished_run(place / "work")
+    seal_run(place / "work" / "run", reconcile(place / "work" / "run", rehash=True))
+
+
 def _seal_again(place: Path, fs: FileSystem) -> None:
     if (place / "run" / SEAL).exists():
         return
@@ -552,6 +572,9 @@ SCENARIOS: Final = (
         check_newer_report,
     ),
     Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed, most=120),
+    Scenario(
+        "attestation", "work", _sealed_run, attest, check_attestation, _attest_again, check_attested, most=60
+    ),
     Scenario(
         "training",
         "run",
