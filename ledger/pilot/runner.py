@@ -13,6 +13,7 @@ from ledger.pilot.config import PilotConfig
 from ledger.pilot.stage import Evidence, Stage, StageOutcome, StageSettings
 from ledger.pilot.stages import make_stages
 from ledger.records.pilot import StageRecord
+from ledger.storage.canonical import digest_of
 from ledger.storage.documents import read_document, write_document
 from ledger.storage.files import ensure_folder, ensure_folders
 from ledger.storage.filesystem import OS
@@ -88,7 +89,9 @@ def _recorded(stage: Stage) -> StageRecord | None:
 def _record(stage: Stage, inputs: dict[str, str], evidence: Evidence) -> StageRecord:
     return StageRecord(
         stage=stage.name,
-        inputs=inputs,
+        fingerprint=digest_of({"stage": stage.name, "inputs": inputs, "parts": {}}),
+        inputs=dict(inputs),
+        parts={},
         files=evidence.files,
         runs=evidence.runs,
         gates=evidence.gates,

@@ -28,6 +28,7 @@ from ledger.records.fields import is_finite
 from ledger.records.layout import LOG
 from ledger.records.pilot import Gate, StageFile, StageRun
 from ledger.storage.digests import hash_file
+from ledger.storage.documents import document_sha256
 from ledger.storage.filesystem import OS
 
 __all__ = ["make_stages"]
@@ -117,7 +118,7 @@ class Training(Stage):
         verdict = reconcile(self.run_dir, rehash=True)
         found = measure_run(self.run_dir)
         gates = [_reconciled(verdict), *self.gates(found)]
-        return Evidence(gates=gates, files=[], runs=[_stage_run(self.run_dir, found)])
+        return Evidence(gates=gates, files=[], runs=[_stage_run(self.run_dir, found, verdict)])
 
     @abstractmethod
     def gates(self, found: RunMeasurements) -> list[Gate]:
@@ -190,14 +191,15 @@ class Resume(Training):
 
     def inspect(self) -> Evidence:
         found, control = measure_run(self.run_dir), measure_run(self.control_dir)
+        alone = reconcile(self.control_dir, rehash=True)
         compared = reconcile(self.run_dir, rehash=True, control=self.control_dir)
         gates = [
-            _reconciled(reconcile(self.control_dir, rehash=True), metric="control_reconciled"),
+            _reconciled(alone, metric="control_reconciled"),
             _reconciled(compared),
             *equivalence_gates(compared),
             *self.gates(found),
         ]
-        runs = [_stage_run(self.run_dir, found), _stage_run(self.control_dir, control)]
+        runs = [_stage_run(self.run_dir, found, compared), _stage_run(self.control_dir, control, alone)]
         return Evidence(gates=gates, files=[], runs=runs)
 
     def gates(self, found: RunMeasurements) -> list[Gate]:
@@ -233,11 +235,18 @@ def _reconciled(verdict: Verdict, *, metric: str = "reconciled") -> Gate:
     return gate_equal(metric, verdict.verdict, asked="passed")
 
 
-def _stage_run(run_dir: Path, found: RunMeasurements) -> StageRun:
+def _stage_run(run_dir: Path, found: RunMeasurements, verdict: Verdict) -> StageRun:
     history = found.history
-    if not history.sessions or found.head is None:
+    facts = history.sessions[0].start.run if history.sessions else None
+    if facts is None or found.head is None:
         raise VerificationError("holds no session", path=run_dir / LOG)
     start = history.sessions[-1].start
     return StageRun(
-        path=run_dir.name, run_id=start.run_id, log_head=found.head, identity_sha256=start.identity_sha256
+        path=run_dir.name,
+        run_id=start.run_id,
+        purpose=facts.purpose,
+        log_head=found.head,
+        identity_sha256=start.identity_sha256,
+        verdict=verdict.verdict,
+        verdict_sha256=document_sha256(verdict),
     )

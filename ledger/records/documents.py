@@ -26,7 +26,7 @@ from ledger.records.parts import (
     RunParent,
     StateDigests,
 )
-from ledger.records.pilot import StageRecord
+from ledger.records.pilot import PilotRecord, StageRecord
 from ledger.records.waivers import Waiver, Waivers
 
 __all__ = [
@@ -272,6 +272,7 @@ DOCUMENTS: Final[dict[str, type[Document]]] = {
         PreparationNotes,
         RecipeLock,
         StageRecord,
+        PilotRecord,
         Waivers,
     )
 }

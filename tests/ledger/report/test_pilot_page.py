@@ -38,9 +38,25 @@ def record_stage(folder: Path, *, passed: bool) -> None:
         Gate(metric="final_loss", asked=HOSTILE, measured=0.25, passed=True),
         Gate(metric="loss_drop", asked=">= 1", measured=None, passed=passed),
     ]
-    run = StageRun(path="run", run_id="r", log_head=LogPosition(seq, chain), identity_sha256="0" * 64)
-    away = StageRun(path="../run", run_id="r", log_head=LogPosition(seq, chain), identity_sha256="0" * 64)
-    record = StageRecord(stage=folder.name, inputs={}, files=[], runs=[run, away], gates=gates, passed=passed)
+    run = StageRun(
+        path="run",
+        run_id="r",
+        purpose="stability",
+        log_head=LogPosition(seq, chain),
+        identity_sha256="0" * 64,
+        verdict="passed",
+        verdict_sha256="0" * 64,
+    )
+    record = StageRecord(
+        stage=folder.name,
+        fingerprint="0" * 64,
+        inputs={},
+        parts={},
+        files=[],
+        runs=[run, run.model_copy(update={"path": "../run"})],
+        gates=gates,
+        passed=passed,
+    )
     write_document(folder / "stage.json", record, replace=False)
 
 
