@@ -19,6 +19,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from data_prep.config import PreparationConfig
+from data_prep.job import local_files
 from data_prep.manifest import ALGORITHM
 from data_prep.pipeline import PreparedDataset, prepare
 from data_prep.progress import Progress, Quiet
@@ -69,19 +70,35 @@ def prepare_command(
 
 
 @app.command()
-def resolve(*, config: ConfigFiles, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def resolve(
+    *,
+    config: ConfigFiles,
+    overrides: Overrides = None,
+    list_files: Annotated[
+        bool,
+        typer.Option("--list-files", help="With --json: name the local files that are read, and read none."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Print the complete configuration without preparing anything."""
     resolved = load_config(config, overrides or (), model=PreparationConfig)
     if not as_json:
         print(dump_config(resolved), end="")
         return
-    result = {
+    result: dict[str, object] = {
         "config": resolved.model_dump(mode="json"),
         "classes": leaf_classes(resolved),
         "parts": {"algorithm": ALGORITHM},
-        "inputs": open_source(resolved.source).identify().model_dump(mode="json"),
     }
+    if list_files:
+        result["files"] = {place: _as_pairs(files) for place, files in local_files(resolved).items()}
+    else:
+        result["inputs"] = open_source(resolved.source).identify().model_dump(mode="json")
     print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def _as_pairs(files: list[tuple[str, Path]]) -> list[list[str]]:
+    return [[name, str(path.absolute())] for name, path in files]
 
 
 def main() -> None:

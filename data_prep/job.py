@@ -21,7 +21,7 @@ from ledger.records.dataset import DatasetSource, SourceFile
 from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import FileSystem
 
-__all__ = ["Job", "open_job", "require_unchanged"]
+__all__ = ["Job", "local_files", "open_job", "require_unchanged"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,20 @@ def open_job(config: PreparationConfig, *, progress: Progress, fs: FileSystem) -
     rule = plan.preparation.split
     splitter = Splitter(key=rule.key, validation_fraction=rule.validation_fraction)
     return Job(config, source, held_out, plan, None if held_out else splitter, progress, fs)
+
+
+def local_files(config: PreparationConfig) -> dict[str, list[tuple[str, Path]]]:
+    """Return name and path of every local file that a preparation reads, by the key that names it; none is read.
+
+    Raises:
+        ConfigError, EvidenceMissingError: as `open_source`.
+    """
+    found = {"source": open_source(config.source).local_files()}
+    if config.validation_source is not None:
+        found["validation_source"] = open_source(config.validation_source).local_files()
+    if isinstance(config.tokenizer, GivenTokenizer):
+        found["tokenizer"] = [(TOKENIZER_NAME, Path(config.tokenizer.path))]
+    return found
 
 
 def require_unchanged(job: Job) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,14 +22,14 @@ from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
 from ledger.recipes import identity_sha256
 from ledger.records.parts import BranchMode
-from trainer.config import TrainerConfig
+from trainer.config import FOREIGN_SECTIONS, TrainerConfig
 from trainer.exporting import export_checkpoint
 from trainer.milestones import calendar_of
-from trainer.recipe import PARTS, complete_config, fix_end, recipe_of
+from trainer.recipe import complete_config, fix_end, parts_of, recipe_of
 from trainer.recorded import config_in_force, config_of_checkpoint, has_sessions
 from trainer.report import measured_lines
 from trainer.signals import StopRequest
-from trainer.sources import open_sources
+from trainer.sources import VALIDATION_SPLIT, DataSources, open_sources
 
 __all__ = ["app", "main"]
 
@@ -172,31 +172,29 @@ def resolve(
     as_json: Annotated[
         bool, typer.Option("--json", help="Also classes, identity, versions of parts and inputs.")
     ] = False,
+    variants: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--variant",
+            metavar="FILE",
+            help="A YAML file laid over the complete configuration; may be repeated. With --json each stands under its "
+            "name, resolved in the same way.",
+        ),
+    ] = None,
 ) -> None:
     """Print the complete configuration without training anything; torch is not needed."""
-    recipe = load_config(config, overrides or (), model=TrainerConfig)
-    data_sha256 = None
-    try:
-        opened = open_sources(recipe.data)
-    except EvidenceMissingError as error:
-        _warn(f"{error}; its identity and vocabulary stay open")
-    else:
-        recipe = complete_config(recipe, opened.main, mix=opened.sources)
-        data_sha256 = opened.identity
-    recipe = fix_end(recipe)
-    if recipe.model.vocabulary:  # else periods, which count parameters, cannot be placed yet
-        calendar_of(recipe)
+    recipe, data = _completed(
+        load_config(config, overrides or (), model=TrainerConfig, apart=FOREIGN_SECTIONS)
+    )
     if not as_json:
         print(dump_config(recipe), end="")
         return
-    record = recipe_of(recipe)
-    result = {
-        "config": record.config,
-        "classes": record.classes,
-        "identity_sha256": identity_sha256(record),
-        "parts": PARTS,
-        "inputs": {"dataset": {"path": recipe.data.path, "metadata_sha256": data_sha256}},
-    }
+    result = _resolved(recipe, data)
+    if variants:
+        result["variants"] = {
+            path.stem: _resolved(*_completed(load_config([path], model=TrainerConfig, base=result["config"])))
+            for path in variants
+        }
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 
@@ -213,7 +211,7 @@ def _recipe(
 ) -> TrainerConfig:
     """Return what was typed; without a file, the recorded recipe with what was typed."""
     if files:
-        return load_config(files, overrides, model=TrainerConfig)
+        return load_config(files, overrides, model=TrainerConfig, apart=FOREIGN_SECTIONS)
     if run is not None and may_go_on and (branch is None or has_sessions(run)):
         return config_in_force(run, overrides)
     if branch is not None:
@@ -222,6 +220,40 @@ def _recipe(
         "no configuration",
         expected="--config FILE; or --run DIR --resume auto, by which a run goes on under its recorded recipe",
     )
+
+
+def _completed(recipe: TrainerConfig) -> tuple[TrainerConfig, DataSources | None]:
+    """Return a configuration with everything filled in that its datasets decide, and these where they are there."""
+    opened: DataSources | None = None
+    try:
+        opened = open_sources(recipe.data)
+    except EvidenceMissingError as error:
+        _warn(f"{error}; its identity and vocabulary stay open")
+    if opened is not None:
+        recipe = complete_config(recipe, opened.main, mix=opened.sources)
+    recipe = fix_end(recipe)
+    if recipe.model.vocabulary:  # else periods, which count parameters, cannot be placed yet
+        calendar_of(recipe)
+    return recipe, opened
+
+
+def _resolved(recipe: TrainerConfig, data: DataSources | None) -> dict[str, Any]:
+    record = recipe_of(recipe)
+    has_validation = data is not None and VALIDATION_SPLIT in data.main.manifest.splits
+    return {
+        "config": record.config,
+        "classes": record.classes,
+        "identity_sha256": identity_sha256(record),
+        "parts": parts_of(recipe),
+        "inputs": {
+            "dataset": {
+                "path": recipe.data.path,
+                "metadata_sha256": None if data is None else data.identity,
+                "validation_sha256": data.main.metadata_sha256 if data and has_validation else None,
+            }
+        },
+        "tokens_per_update": recipe.tokens_per_update,
+    }
 
 
 def _branch_mode(typed: str | None) -> BranchMode:

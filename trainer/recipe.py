@@ -18,7 +18,7 @@ from ledger.errors import ConfigError, RefusedError
 from ledger.recipes import LeafDifference, recipe_differences
 from ledger.records.documents import Recipe
 from trainer.arithmetic import budgeted_step
-from trainer.config import ConstantConfig, DataConfig, SourceConfig, TrainerConfig
+from trainer.config import ConstantConfig, DataConfig, GuardsConfig, SourceConfig, TrainerConfig
 
 __all__ = [
     "PARTS",
@@ -27,6 +27,7 @@ __all__ = [
     "config_of",
     "continue_config",
     "fix_end",
+    "parts_of",
     "recipe_of",
 ]
 
@@ -38,9 +39,32 @@ PARTS: Final = {
     "cosine": 1,
     "wsd": 1,
     "constant": 1,
+    "fp32": 1,
+    "bf16": 1,
+    "fp16": 1,
+    "guards": 1,
     "reader": 2,
+    "shuffle": 1,
+    "packing": 1,
+    "mix": 1,
+    "evaluation": 1,
 }
 """Version of each part; raised when the same recipe would compute something else."""
+
+
+def parts_of(config: TrainerConfig) -> dict[str, int]:
+    """Return the parts that a recipe uses, each with its version; what it leaves out does not concern it."""
+    is_used = {
+        "muon": config.optimizer.muon is not None,
+        **{name: config.schedule.name == name for name in ("cosine", "wsd", "constant")},
+        **{name: config.precision.name == name for name in ("fp32", "bf16", "fp16")},
+        "guards": config.guards != GuardsConfig(),
+        "shuffle": config.data.shuffle is not None,
+        "packing": config.data.packing != "stream",
+        "mix": config.data.sources is not None,
+        "evaluation": config.evaluation.enabled,
+    }
+    return {name: version for name, version in PARTS.items() if is_used.get(name, True)}
 
 
 def complete_config(
@@ -96,7 +120,8 @@ def fix_end(config: TrainerConfig, *, recorded: TrainerConfig | None = None) -> 
             is the budget's and the horizon becomes target x tokens per update.
 
     Raises:
-        ConfigError: the target step lies below the budget, or the budget holds no update.
+        ConfigError: the target step of a whole run lies below the budget, or the budget holds no update. A rehearsal
+            (`run.purpose`) may stop short of it.
     """
     target = _fixed_target(config, recorded=recorded)
     fixed = config.model_copy(update={"run": config.run.model_copy(update={"target_step": target})})
@@ -125,7 +150,7 @@ def _fixed_target(config: TrainerConfig, *, recorded: TrainerConfig | None) -> i
         raise ConfigError(
             f"run.budget: {error}", advice="raise the budget, or make an update smaller"
         ) from error
-    if typed is not None and typed < budgeted:
+    if typed is not None and typed < budgeted and config.run.purpose == "full":
         raise ConfigError(
             f"run.target_step is {typed}, but run.budget asks for {budgeted} updates",
             expected="a target step that goes beyond the budget, or none",

@@ -11,10 +11,13 @@ from ledger.dataset.rule import SINGLE_SOURCE, ReadingRule, parse_reading_rule
 from ledger.errors import RefusedError
 from trainer.config import DataConfig
 
-__all__ = ["TRAIN_SPLIT", "DataSources", "open_sources", "reading_rule"]
+__all__ = ["TRAIN_SPLIT", "VALIDATION_SPLIT", "DataSources", "open_sources", "reading_rule"]
 
 TRAIN_SPLIT = "train"
 """The split of every dataset that training reads."""
+
+VALIDATION_SPLIT = "validation"
+"""The split that training never reads."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.errors import InvalidDocumentError
@@ -44,6 +45,9 @@ class Source(Protocol):
 
     def documents(self) -> Iterator[Document]:
         """Yield every document, from the first one at each call."""
+
+    def local_files(self) -> list[tuple[str, Path]]:
+        """Return name and path of every local file that decides the documents, in order; none is read."""
 
 
 def document_from(text: str, *, path: str, place: str) -> Document:

@@ -54,6 +54,10 @@ class HubDataset:
         for file in self._files:
             yield from self._read(InputFile(self._fetch(file), file.name))
 
+    def local_files(self) -> list[tuple[str, Path]]:
+        """Return nothing: what the hub holds is named by its revision."""
+        return []
+
     @cached_property
     def _repository(self) -> PinnedRepository:
         return pin("dataset", self._identifier, revision=self._revision)

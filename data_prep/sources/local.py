@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from data_prep.sources.document import Document
 from data_prep.sources.files import InputFile, identify_files
@@ -41,3 +42,7 @@ class LocalFiles:
         """Yield the documents of every file in order."""
         for file in self._files:
             yield from self._read(file)
+
+    def local_files(self) -> list[tuple[str, Path]]:
+        """Return name and path of every file."""
+        return [(file.name, file.path) for file in self._files]

@@ -66,6 +66,10 @@ class PythonDocs:
         yield from self._topics
         yield from self._docstrings
 
+    def local_files(self) -> list[tuple[str, Path]]:
+        """Return the topics of pydoc and every source file whose docstrings are read."""
+        return [(name, self._library / name) for name in [_TOPICS, *_library_files(self._library)]]
+
     @cached_property
     def _topics(self) -> list[Document]:
         path = self._library / _TOPICS

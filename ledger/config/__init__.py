@@ -7,13 +7,14 @@ the model that declares it; reading recipes back from a run is that of `ledger.r
 
 from __future__ import annotations
 
-from ledger.config.load import dump_config, load_config
+from ledger.config.load import dump_config, file_of, load_config
 from ledger.config.model import LeafClass, StrictModel, leaf, leaf_classes, require_leaf_classes
 
 __all__ = [
     "LeafClass",
     "StrictModel",
     "dump_config",
+    "file_of",
     "leaf",
     "leaf_classes",
     "load_config",

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,10 +20,10 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ledger.config.document import read_file, read_override
 from ledger.config.explain import explain
 from ledger.config.merge import merge
-from ledger.config.tree import Node, Place, plain, tree_of
+from ledger.config.tree import Node, Place, deepest, plain, tree_of
 from ledger.errors import ConfigError
 
-__all__ = ["dump_config", "load_config"]
+__all__ = ["dump_config", "file_of", "load_config"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -43,12 +43,15 @@ def load_config(
     *,
     model: type[Model],
     base: Mapping[str, Any] | None = None,
+    apart: Collection[str] = (),
+    only: str | None = None,
 ) -> Model:
     """Return the configuration that the files and `dotted.key=value` overrides describe together.
 
     Files come first, in order, then the overrides; later wins, mappings merge, lists are replaced, and a section whose
-    discriminator changes starts afresh. `base` is a recorded configuration that comes before all of them. The model
-    sees only the merged whole. Raises `ConfigError` (one problem, its place, what was expected and what to do) and
+    discriminator changes starts afresh. `base` is a recorded configuration that comes before all of them. Sections in
+    `apart`, or all but `only` that one, are somebody else's and left to them. The model sees only the merged whole.
+    Raises `ConfigError` (one problem, its place, what was expected and what to do) and
     `StorageError` for a file that cannot be read.
     """
     if not all(os.fspath(path) for path in paths):
@@ -59,13 +62,31 @@ def load_config(
     last = str(Path(paths[-1])) if paths else None
     merged = Node({}, Place(file=last))
     for tree in trees:
-        merged = merge(merged, tree, [model])
+        merged = merge(merged, _less(tree, apart=apart, only=only), [model])
     _warn_unexpanded(merged, prefix="")
     try:
         # As JSON, so that a list is what a tuple needs and a text what a path needs, in strict mode too.
         return model.model_validate_json(json.dumps(plain(merged)), strict=True)
     except ValidationError as error:
         raise explain(error, merged, model, file=last) from error
+
+
+def file_of(
+    paths: Sequence[str | os.PathLike[str]], key: Sequence[str], *, model: type[BaseModel]
+) -> Path | None:
+    """Return the file that says last what a key is, so that a path in it can be taken relative to that file."""
+    merged = Node({}, Place())
+    for path in paths:
+        merged = merge(merged, _less(read_file(Path(path)), apart=(), only=key[0]), [model])
+    file = deepest(merged, key).place.file
+    return None if file is None else Path(file)
+
+
+def _less(tree: Node, *, apart: Collection[str], only: str | None) -> Node:
+    if not isinstance(tree.value, dict):
+        return tree
+    kept = {key: child for key, child in tree.value.items() if key not in apart and only in (None, key)}
+    return Node(kept, tree.place)
 
 
 def dump_config(config: BaseModel) -> str:

@@ -141,3 +141,17 @@ def test_help_answers():
     found = run_process("prepare", "--help")
     assert found.returncode == 0
     assert "--output" in found.stdout
+
+
+def test_resolving_names_the_files_that_are_read_without_reading_them(source, tmp_path, run):
+    tokenizer = tmp_path / "tokenizer.json"
+    given = [f"source.files=[{source}]", "tokenizer.kind=file", f"tokenizer.path={tokenizer}"]
+    arguments = ["--config", str(CONFIG), "--set", "source.kind=jsonl"]
+    arguments += [part for text in given for part in ("--set", text)]
+    source.write_bytes(b"\xff")  # no text at all
+    done = run("resolve", *arguments, "--json", "--list-files")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == {
+        "source": [[source.name, str(source)]],
+        "tokenizer": [["tokenizer.json", str(tokenizer)]],
+    }

@@ -66,7 +66,7 @@ def test_a_budget_in_tokens_is_reached_at_least(dataset):
 @pytest.mark.parametrize(
     ("run", "problem"),
     [
-        ({"target_step": 1, "budget": {"tokens": 64}}, "asks for 2 updates"),
+        ({"purpose": "full", "target_step": 1, "budget": {"tokens": 64}}, "asks for 2 updates"),
         ({"target_step": None, "budget": {"tokens_per_parameter": 1e-4}}, "holds no update"),
     ],
 )

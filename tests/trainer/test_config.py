@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -14,8 +15,17 @@ from ledger.config.model import models_in
 from ledger.dataset.manifest import open_dataset
 from ledger.errors import ConfigError, RefusedError
 from tests.trainer.tiny import VOCABULARY, tiny_config
+from trainer.cli import main
 from trainer.config import CosineConfig, TrainerConfig
-from trainer.recipe import complete_config, config_of, continue_config, fix_end, recipe_of
+from trainer.recipe import (
+    PARTS,
+    complete_config,
+    config_of,
+    continue_config,
+    fix_end,
+    parts_of,
+    recipe_of,
+)
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 OVERLAYS = ["overfit.yaml", "acceptance.yaml", "stability.yaml", "resume.yaml"]
@@ -126,3 +136,56 @@ def test_resolving_needs_no_torch(dataset):
     assert resolved["classes"]["run.seed"] == "identity"
     assert len(resolved["identity_sha256"]) == 64
     assert resolved["inputs"]["dataset"]["metadata_sha256"] == open_dataset(dataset).metadata_sha256
+
+
+def _resolve(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    with pytest.raises(SystemExit) as ended:
+        main(["resolve", "--json", *arguments])
+    assert not ended.value.code
+    resolved: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return resolved
+
+
+def test_a_variant_is_laid_over_what_the_run_would_be(dataset, tmp_path, capsys):
+    short = tmp_path / "short.yaml"
+    short.write_text(
+        "run: {purpose: stability, target_step: 3}\nschedule: {name: constant, warmup_steps: 2}\n"
+    )
+    base = ["--config", str(CONFIGS / "tiny.yaml"), "--set", f"data.path={dataset}"]
+    resolved = _resolve(capsys, *base, "--variant", str(short))
+    variant = resolved["variants"]["short"]
+    assert variant["config"]["run"]["target_step"] == 3
+    assert variant["config"]["schedule"] == {"name": "constant", "warmup_steps": 2}
+    assert variant["config"]["data"] == resolved["config"]["data"]
+    assert variant["identity_sha256"] != resolved["identity_sha256"]
+    assert resolved["parts"].keys() - variant["parts"].keys() == {"cosine"}
+    assert variant["parts"].keys() - resolved["parts"].keys() == {"constant"}
+
+
+def test_a_shorter_rehearsal_has_the_identity_of_the_whole_run(dataset, tmp_path, capsys):
+    config = tmp_path / "run.yaml"
+    config.write_text("run: {target_step: null, budget: {tokens: 100000}}\npilot: {name: anything}\n")
+    short = tmp_path / "short.yaml"
+    short.write_text("run: {purpose: stability, target_step: 3}\n")
+    base = ["--config", str(CONFIGS / "tiny.yaml"), "--config", str(config), "--set", f"data.path={dataset}"]
+    resolved = _resolve(capsys, *base, "--variant", str(short))
+    variant = resolved["variants"]["short"]
+    assert (resolved["config"]["run"]["target_step"], variant["config"]["run"]["target_step"]) == (98, 3)
+    assert variant["identity_sha256"] == resolved["identity_sha256"]
+    assert "pilot" not in resolved["config"]
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"optimizer": {"muon": {}}}, "muon"),
+        ({"precision": {"name": "fp16"}}, "fp16"),
+        ({"data": {"packing": "documents"}}, "packing"),
+        ({"data": {"shuffle": {"group_shards": 1}}}, "shuffle"),
+        ({"data": {"sources": {"a": {"path": "a", "weight": 1.0}}}}, "mix"),
+        ({"guards": {"loss": {"factor": 3.0}}}, "guards"),
+    ],
+)
+def test_a_recipe_names_the_parts_that_it_uses(dataset, change, part):
+    assert part not in parts_of(tiny_config(dataset))
+    assert parts_of(tiny_config(dataset, **change))[part] == PARTS[part]

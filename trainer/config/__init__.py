@@ -7,6 +7,8 @@ environment record, not here.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.config import StrictModel, leaf, require_leaf_classes
 from trainer.config.inputs import BatchConfig, DataConfig, ShuffleConfig, SourceConfig
 from trainer.config.learning import (
@@ -37,6 +39,7 @@ from trainer.config.running import (
 )
 
 __all__ = [
+    "FOREIGN_SECTIONS",
     "BatchConfig",
     "Bf16Config",
     "BudgetConfig",
@@ -65,6 +68,10 @@ __all__ = [
     "TrainerConfig",
     "WsdConfig",
 ]
+
+
+FOREIGN_SECTIONS: Final = ("pilot",)
+"""Sections of a configuration that say nothing of the run itself: how it is rehearsed is the pilot's business."""
 
 
 class TrainerConfig(StrictModel):

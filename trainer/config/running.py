@@ -55,7 +55,8 @@ class RunConfig(StrictModel):
     target_step: int | None = leaf("operational", None, ge=1, le=2**53 - 1)
     """Successful optimizer updates to reach; null: those of the budget. On resume it may only be raised."""
     budget: BudgetConfig | None = leaf("identity", None)
-    """How much to train, in tokens; null: as `target_step` says. A greater `target_step` goes beyond it."""
+    """How much to train, in tokens; null: as `target_step` says. A greater `target_step` goes beyond it; only a
+    rehearsal (`purpose`) stops short of it."""
     seed: int = leaf("identity", 0, ge=0, lt=2**32)
     """Seed of every random generator (Python, NumPy, torch), set once at the run's beginning."""
 
