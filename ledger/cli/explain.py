@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.audit.rules import RULES
+from ledger.audit.rules import EXPLAINED
 from ledger.cli.options import AsJson
 from ledger.cli.output import print_json, print_lines
 from ledger.errors import UsageError
@@ -28,7 +28,7 @@ def command(
     if rule is None:
         _list_rules(as_json=as_json)
         return
-    found = RULES.get(rule.upper())
+    found = EXPLAINED.get(rule.upper())
     if found is None:
         raise UsageError(f"there is no rule {rule!r} to explain", advice=_advice(rule.upper()))
     if as_json:
@@ -39,13 +39,13 @@ def command(
 
 def _list_rules(*, as_json: bool) -> None:
     if as_json:
-        print_json({rule.id: asdict(rule) for rule in RULES.values()})
+        print_json({rule.id: asdict(rule) for rule in EXPLAINED.values()})
         return
     print_lines(
-        table([[rule.id, rule.title, ", ".join(rule.severities)] for rule in RULES.values()], indent="")
+        table([[rule.id, rule.title, ", ".join(rule.severities)] for rule in EXPLAINED.values()], indent="")
     )
 
 
 def _advice(rule: str) -> str:
-    near = get_close_matches(rule, RULES, n=1)
+    near = get_close_matches(rule, EXPLAINED, n=1)
     return f"did you mean {near[0]}?" if near else "`ledger explain` lists them all"

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from ledger.history import History
-from ledger.records.events import Overflow, Train, Validation
+from ledger.records.events import Checkpoint, Overflow, SkipReason, Train, Validation
 from ledger.records.fields import Measurement, is_finite
 from ledger.records.layout import LOG
 from ledger.records.parts import LogPosition
 from ledger.storage.log import read_log
 
-__all__ = ["RunMeasurements", "measure_run"]
+__all__ = ["GateWindow", "RunMeasurements", "TrainRow", "measure_run"]
+
+GateWindow: TypeAlias = Literal["all", "last_half", "last_third"]
+"""Which of the current branch's train events a metric is taken over, by their number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainRow:
+    """What is kept of one train event."""
+
+    session: int
+    microbatches: int
+    step: int
+    updates: int
+    attempts: int
+    skipped: int
+    tokens: int
+    seconds: float
+    """Training only."""
+    data_seconds: float
+    loss: Measurement | None
+    grad_norm: Measurement | None
+    """Greatest norm of the window, before clipping."""
+    clipped: int
+    memory: dict[str, Measurement]
+    diagnostics: dict[str, Measurement]
 
 
 @dataclass
@@ -21,29 +47,71 @@ class RunMeasurements:
 
     history: History = field(default_factory=History)
     head: LogPosition | None = None
-    losses: dict[int, Measurement] = field(default_factory=dict)
-    """Step of each train event to its mean loss in nats; redone work replaces what it redid."""
-    evaluations: int = 0
-    complete_loss: Measurement | None = None
-    """Loss of the last complete evaluation, in nats."""
-    skips: int = 0
+    rows: list[TrainRow] = field(default_factory=list)
+    """Every train event, superseded ones included, in the order of the log."""
+    skips: dict[SkipReason, int] = field(default_factory=dict)
+    """Skipped attempts by reason, of all sessions."""
+    longest_skip: int = 0
+    """The most attempts that were skipped in a row."""
+    checkpoint_count: int = 0
+    checkpoint_seconds: float = 0.0
+    """For how long checkpoints blocked training, of all sessions."""
+    longest_checkpoint: float | None = None
+    greatest_checkpoint_bytes: int = 0
+    evaluation_seconds: float = 0.0
+
+    def branch_rows(self, window: GateWindow = "all") -> list[TrainRow]:
+        """Return the train events of the current branch in its order, or only the last part of them."""
+        ends = {segment.session.number: segment for segment in self.history.branch()}
+        rows = [row for row in self.rows if row.session in ends and ends[row.session].holds(row.microbatches)]
+        kept = {"all": len(rows), "last_half": -(-len(rows) // 2), "last_third": -(-len(rows) // 3)}[window]
+        return rows[len(rows) - kept :]
+
+    def losses(self, window: GateWindow = "all") -> list[Measurement]:
+        """Return the mean losses of the branch's train events that hold an update, in nats."""
+        return [row.loss for row in self.branch_rows(window) if row.loss is not None]
 
     @property
     def final_loss(self) -> Measurement | None:
-        """Loss of the last train event."""
-        return self.losses[max(self.losses)] if self.losses else None
+        """Loss of the branch's last train event that holds an update."""
+        losses = self.losses()
+        return losses[-1] if losses else None
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations lie on the branch."""
+        return len(self.history.evaluations())
+
+    @property
+    def complete_loss(self) -> Measurement | None:
+        """Loss of the branch's last complete evaluation, in nats."""
+        complete = [found.loss for found in self.history.evaluations() if found.complete]
+        return complete[-1] if complete else None
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Wall clock of all sessions, as far as it was logged."""
+        return sum(session.last_elapsed for session in self.history.sessions)
 
     def loss_drop(self) -> float | None:
         """Return the mean loss of the first third of the train events minus that of the last third, in nats.
 
         None where there are fewer than three, or one of them is not finite.
         """
-        values = [self.losses[step] for step in sorted(self.losses)]
+        thirds = self.finite_thirds()
+        if thirds is None:
+            return None
+        first, last = thirds
+        return sum(first) / len(first) - sum(last) / len(last)
+
+    def finite_thirds(self) -> tuple[list[float], list[float]] | None:
+        """Return the losses of the first and of the last third; None as for `loss_drop`."""
+        values = self.losses()
         if len(values) < 3 or not all(is_finite(value) for value in values):
             return None
         numbers = [float(value) for value in values]
         third = len(numbers) // 3
-        return sum(numbers[:third]) / third - sum(numbers[-third:]) / third
+        return numbers[:third], numbers[-third:]
 
     def checkpoints_on_branch(self) -> int:
         """Return how many checkpoints lie on the current branch."""
@@ -52,6 +120,10 @@ class RunMeasurements:
     def interruptions(self) -> list[int]:
         """Return the numbers of the sessions that ended without saying so, the last one excepted."""
         return [session.number for session in self.history.sessions[:-1] if session.end is None]
+
+    def updates_redone(self) -> int:
+        """Return how many updates sessions made again because they were superseded."""
+        return sum(session.start.superseded.updates for session in self.history.sessions)
 
 
 def measure_run(run_dir: Path) -> RunMeasurements:
@@ -63,11 +135,41 @@ def measure_run(run_dir: Path) -> RunMeasurements:
         found.head = line.position
         found.history.add(line.event, line.position)
         match line.event:
-            case Train(step=step, loss=loss) if loss is not None:
-                found.losses[step] = loss
-            case Validation(complete=complete, loss=loss):
-                found.evaluations += 1
-                found.complete_loss = loss if complete else found.complete_loss
+            case Train():
+                found.rows.append(_row(line.event))
+            case Validation():
+                found.evaluation_seconds += line.event.seconds
             case Overflow():
-                found.skips += 1
+                reason = line.event.reason
+                found.skips[reason] = found.skips.get(reason, 0) + 1
+                found.longest_skip = max(found.longest_skip, line.event.consecutive)
+            case Checkpoint():
+                _add_checkpoint(found, line.event)
     return found
+
+
+def _row(event: Train) -> TrainRow:
+    window = event.window
+    return TrainRow(
+        session=event.session,
+        microbatches=event.microbatches,
+        step=event.step,
+        updates=window.updates,
+        attempts=window.attempts,
+        skipped=window.skipped,
+        tokens=window.tokens,
+        seconds=window.seconds,
+        data_seconds=window.data_seconds,
+        loss=event.loss,
+        grad_norm=event.grad_norm_max,
+        clipped=event.clipped,
+        memory=event.memory,
+        diagnostics=event.diagnostics,
+    )
+
+
+def _add_checkpoint(found: RunMeasurements, event: Checkpoint) -> None:
+    found.checkpoint_count += 1
+    found.checkpoint_seconds += event.seconds
+    found.longest_checkpoint = max(found.longest_checkpoint or 0.0, event.seconds)
+    found.greatest_checkpoint_bytes = max(found.greatest_checkpoint_bytes, event.bytes)

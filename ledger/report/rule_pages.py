@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.audit.rules import RULES
+from ledger.audit.rules import EXPLAINED
 
 __all__ = ["rule_pages"]
 
@@ -17,6 +17,7 @@ GROUPS: Final = {
     "LG6": "recipe",
     "LG7": "completion",
     "LG8": "resume equivalence",
+    "LG9": "pilots and gates",
 }
 
 _INTRODUCTION: Final = """# Rules
@@ -29,7 +30,7 @@ incomplete if anything is missing or the run is live, else passed.
 
 def rule_pages() -> dict[str, str]:
     """Return file name to text: one page a rule, as `ledger explain` prints it, and an index."""
-    return {"index.md": _index()} | {f"{rule.id}.md": rule.page for rule in RULES.values()}
+    return {"index.md": _index()} | {f"{rule.id}.md": rule.page for rule in EXPLAINED.values()}
 
 
 def _index() -> str:
@@ -37,7 +38,7 @@ def _index() -> str:
     for prefix, title in GROUPS.items():
         rows = [
             f"| [{rule.id}]({rule.id}.md) | {rule.title} | {', '.join(rule.severities)} |"
-            for rule in RULES.values()
+            for rule in EXPLAINED.values()
             if rule.id.startswith(prefix)
         ]
         parts.append(

@@ -16,8 +16,9 @@ from ledger.audit.rules.lg5_data import DATA_RULES
 from ledger.audit.rules.lg6_recipe import RECIPE_RULES
 from ledger.audit.rules.lg7_completion import COMPLETION_RULES
 from ledger.audit.rules.lg8_equivalence import EQUIVALENCE_RULES
+from ledger.audit.rules.lg9_gates import GATE_RULES
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["EXPLAINED", "RULES", "Rule"]
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule
@@ -33,3 +34,7 @@ RULES: Final[dict[str, Rule]] = {
     )
     for rule in group
 }
+"""Those that an audit of a run decides."""
+
+EXPLAINED: Final[dict[str, Rule]] = {**RULES, **{rule.id: rule for rule in GATE_RULES}}
+"""Those, and the ones that judge the stages of a pilot."""
