@@ -144,7 +144,7 @@ def lock_of(settings: ToySettings, verdict: Verdict, pilot: Path) -> RecipeLock:
                 verdict_sha256=document_sha256(verdict),
             )
         ],
-        budget={},
+        budget=None,
         replaces=None,
     )
 
