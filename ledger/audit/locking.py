@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from ledger.audit.stream import Checker, Stream
 from ledger.errors import LedgerError
+from ledger.locks import lock_problems
 from ledger.recipes import lock_differences
 from ledger.records.events import Amendment, AnyEvent, SessionStart, UnknownEvent
 from ledger.records.layout import LOG, RECIPE_LOCK
 from ledger.records.locks import LockedPilot, RecipeLock
-from ledger.storage.canonical import digest_of
 from ledger.storage.files import is_own_file
 from ledger.storage.log_reader import read_log
 
@@ -74,7 +74,7 @@ class LockChecker(Checker):
         lock = self._lock
         if lock is None:
             return
-        problems = lock_problems(lock)
+        problems = [problem.text for problem in lock_problems(lock)]
         for pilot in lock.pilots:
             if not is_own_file(Path(pilot.path) / LOG):
                 self.findings.skip(
@@ -85,25 +85,6 @@ class LockChecker(Checker):
                 problems.append(problem)
         for problem in problems:
             self.findings.add("LG603", problem, where=RECIPE_LOCK)
-
-
-def lock_problems(lock: RecipeLock) -> list[str]:
-    """Return what a lock contradicts in itself."""
-    problems = [
-        f"the pilot {pilot.stage} is {pilot.verdict}, and a lock rests on passed pilots alone"
-        for pilot in lock.pilots
-        if pilot.verdict != "passed"
-    ]
-    if not lock.pilots:
-        problems.append("it rests on no pilot")
-    if digest_of(lock.identity) != lock.identity_sha256:
-        problems.append("its identity leaves do not have the digest that it states: it was edited")
-    if lock.planned_tokens != lock.target_step * lock.tokens_per_update:
-        problems.append(
-            f"it plans {lock.planned_tokens} tokens, but {lock.target_step} updates of {lock.tokens_per_update} are "
-            f"{lock.target_step * lock.tokens_per_update}"
-        )
-    return problems
 
 
 def pilot_problem(pilot: LockedPilot) -> str | None:

@@ -110,6 +110,13 @@ class RecipeLock(Document):
     created: Time = Field(description="When it was made, for people.")
     identity: dict[str, Json] = Field(description="Dotted path of each identity leaf to its value.")
     identity_sha256: Sha256 = Field(description="SHA-256 of the RFC 8785 form of `identity`.")
+    operational: dict[str, Json] = Field(
+        default_factory=dict,
+        description="The other operational leaves as they were rehearsed; free to change.",
+    )
+    volatile: dict[str, Json] = Field(
+        default_factory=dict, description="The volatile leaves as they were rehearsed; free to change."
+    )
     checkpoint: dict[str, Json] | None = Field(
         description="The recipe's checkpoint section; null: it has none."
     )
