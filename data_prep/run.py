@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from data_prep.byte_pairs import BytePairs
 from data_prep.config import TrainedTokenizer
 from data_prep.encoding import BackEndName
 from data_prep.engines.base import EncoderSpec, Engine
 from data_prep.engines.opening import open_engine
-from data_prep.equality import find_fast_pairs, require_fast_pairs
+from data_prep.engines.proven import DisprovedError, ProvenEngine
+from data_prep.equality import disprove, refuse_fast, suppose_fast_pairs
 from data_prep.job import Job
 from data_prep.journal import Journal, JournalHead, ShardLine, read_head, resume_journal
 from data_prep.manifest import build_manifest
@@ -48,11 +51,19 @@ class Outcome:
 
 def run_plan(directory: Path, *, job: Job) -> Outcome:
     """Tokenize everything, from where an interrupted preparation of the same plan stopped."""
+    try:
+        with open_engine(job.config) as engine:
+            return _run(directory, job=job, engine=engine)
+    except DisprovedError as error:
+        reason = str(error)
+    if job.config.backend == "tiktoken":
+        refuse_fast(reason)
     with open_engine(job.config) as engine:
-        return _run(directory, job=job, engine=engine)
+        return _run(directory, job=job, engine=engine, disproof=reason)
 
 
-def _run(directory: Path, *, job: Job, engine: Engine) -> Outcome:
+def _run(directory: Path, *, job: Job, engine: Engine, disproof: str | None = None) -> Outcome:
+    """Tokenize with the fast back end while its ids are being proven; with the other one where they were disproven."""
     tokenizer = _make_tokenizer(directory, job=job)
     head = JournalHead(
         plan_sha256=job.plan.sha256,
@@ -62,10 +73,19 @@ def _run(directory: Path, *, job: Job, engine: Engine) -> Outcome:
     job.progress.stage("verify what an interrupted preparation left")
     journal = resume_journal(directory, head=head, keep=frozenset({TOKENIZER_NAME}), fs=job.fs)
     resumed = journal.shards
-    spec, reason = _choose_backend(tokenizer, job=job)
-    engine.load(spec)
-    manifest = _tokenize(directory, job=job, tokenizer=tokenizer, journal=journal, engine=engine)
-    return Outcome(manifest, spec.backend, reason, resumed)
+    pairs = disproof or _suppose_pairs(tokenizer, job=job)
+    if isinstance(pairs, str):
+        engine.load(EncoderSpec(tokenizer.data, None, tokenizer.rules))
+        manifest = _tokenize(directory, job=job, tokenizer=tokenizer, journal=journal, engine=engine)
+        return Outcome(manifest, "tokenizers", pairs, resumed)
+    engine.load(EncoderSpec(tokenizer.data, pairs, tokenizer.rules))
+    texts = _compared_texts(job)
+    with ThreadPoolExecutor(max_workers=1) as prover:
+        proof = prover.submit(disprove, pairs, tokenizer=tokenizer, texts=texts)
+        proven = ProvenEngine(engine, proof=proof)
+        manifest = _tokenize(directory, job=job, tokenizer=tokenizer, journal=journal, engine=proven)
+        proven.require_proof()
+    return Outcome(manifest, "tiktoken", None, resumed)
 
 
 def _make_tokenizer(directory: Path, *, job: Job) -> Tokenizer:
@@ -100,19 +120,21 @@ def _train_tokenizer(job: Job) -> bytes:
     return train_byte_level_bpe(texts, vocabulary=config.vocabulary, eos_token=config.eos_token)
 
 
-def _choose_backend(tokenizer: Tokenizer, *, job: Job) -> tuple[EncoderSpec, str | None]:
-    """Return what workers need, with the fast back end where it makes the same ids, and why it does not."""
-    wanted = job.config.backend
-    if wanted == "tokenizers":
-        return EncoderSpec(tokenizer.data, None, tokenizer.rules), "backend=tokenizers was asked for"
+def _suppose_pairs(tokenizer: Tokenizer, *, job: Job) -> BytePairs | str:
+    """Return what the fast back end needs where it may make the same ids, else why it is not used."""
+    if job.config.backend == "tokenizers":
+        return "backend=tokenizers was asked for"
     job.progress.stage("compare the back ends")
-    compared = islice(job.source.documents(), _COMPARED_DOCUMENTS)
-    texts = [document.text for document in compared if document.bytes <= _COMPARED_BYTES]
-    choose = find_fast_pairs if wanted == "auto" else require_fast_pairs
-    found = choose(tokenizer, texts=texts)
-    if isinstance(found, str):
-        return EncoderSpec(tokenizer.data, None, tokenizer.rules), found
-    return EncoderSpec(tokenizer.data, found, tokenizer.rules), None
+    pairs = suppose_fast_pairs(tokenizer)
+    if isinstance(pairs, str) and job.config.backend == "tiktoken":
+        refuse_fast(pairs)
+    return pairs
+
+
+def _compared_texts(job: Job) -> list[str]:
+    """Return the first texts of the source that are not long."""
+    documents = islice(job.source.documents(), _COMPARED_DOCUMENTS)
+    return [document.text for document in documents if document.bytes <= _COMPARED_BYTES]
 
 
 def _tokenize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
 import unicodedata
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.byte_pairs import NotBytePairsError, read_byte_pairs
-from data_prep.equality import find_fast_pairs, require_fast_pairs
+from data_prep.byte_pairs import BytePairs, NotBytePairsError, read_byte_pairs
+from data_prep.config import GivenTokenizer, JsonlSource, PreparationConfig
+from data_prep.engines.embedded import SerialEngine
+from data_prep.equality import disprove, suppose_fast_pairs
 from data_prep.fast import FastBackEnd
+from data_prep.pipeline import prepare
 from data_prep.tokenizer import Tokenizer, train_byte_level_bpe
 from ledger.errors import ConfigError
-from tests.data_prep.corpus import EOS, texts
+from tests.data_prep.corpus import EOS, configure, texts, write_jsonl
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 SAMPLE = [
@@ -57,8 +61,19 @@ def load(data: bytes) -> Tokenizer:
     return Tokenizer(data, eos_token=EOS, path="tokenizer.json")
 
 
+def find_fast_pairs(tokenizer: Tokenizer) -> BytePairs | str:
+    pairs = suppose_fast_pairs(tokenizer)
+    return pairs if isinstance(pairs, str) else disprove(pairs, tokenizer=tokenizer) or pairs
+
+
+def byte_pairs(tokenizer: Tokenizer) -> BytePairs:
+    pairs = find_fast_pairs(tokenizer)
+    assert isinstance(pairs, BytePairs)
+    return pairs
+
+
 def fast(tokenizer: Tokenizer) -> FastBackEnd:
-    return FastBackEnd(require_fast_pairs(tokenizer), spare=lambda: tokenizer.backend)
+    return FastBackEnd(byte_pairs(tokenizer), spare=lambda: tokenizer.backend)
 
 
 TRAINED = {"GPT-2's pattern": train(), "Llama 3's pattern": train(LLAMA)}
@@ -158,12 +173,7 @@ def test_an_unknown_pattern_is_left_to_the_library():
 def test_an_entry_that_its_own_bytes_do_not_reach_is_found():
     """`ab` merges before `bc`, so `abc`, made of `a` and `bc`, never comes about; tiktoken would make it."""
     library = importlib.import_module("tokenizers")
-    value = json.loads(train(vocabulary=258))
-    model = value["model"]
-    model["merges"] = [["a", "b"], ["b", "c"], ["a", "bc"]]
-    model["vocab"] = {k: v for k, v in model["vocab"].items() if len(k) == 1 or k == EOS}
-    model["vocab"] |= {"ab": 257, "bc": 258, "abc": 259}
-    data = json.dumps(value).encode()
+    data = other_merges()
     assert find_fast_pairs(load(data)) == "the bytes of an entry are not merged into it"
     ids = library.Tokenizer.from_buffer(data).encode("abc").ids
     (other,) = FastBackEnd(read_byte_pairs(data), spare=lambda: load(data).backend).encode(["abc"])
@@ -181,9 +191,59 @@ def test_characters_that_are_told_apart_differently_are_found(monkeypatch):
     assert "classes of characters" in str(find_fast_pairs(LOADED["GPT-2's pattern"]))
 
 
-def test_asking_for_it_where_it_cannot_be_is_an_error():
+def given_tokenizer(tmp_path: Path, data: bytes, **settings: object) -> PreparationConfig:
+    (tmp_path / "tokenizer.json").write_bytes(data)
+    source = write_jsonl(tmp_path / "corpus.jsonl", texts(60))
+    config = configure(source, **settings)
+    given = GivenTokenizer(kind="file", path=str(tmp_path / "tokenizer.json"))
+    return config.model_copy(update={"tokenizer": given})
+
+
+def test_asking_for_it_where_it_cannot_be_is_an_error(tmp_path):
+    config = given_tokenizer(tmp_path, edit(OTHERS["a normalizer"][0]), backend="tiktoken")
     with pytest.raises(ConfigError, match=r"backend.*normalises"):
-        require_fast_pairs(load(edit(OTHERS["a normalizer"][0])))
+        prepare(config, output=tmp_path / "data")
+
+
+def other_merges() -> bytes:
+    """Return a tokenizer whose file says nothing against tiktoken, which makes other ids of "abc"."""
+    value = json.loads(train(vocabulary=258))
+    model = value["model"]
+    model["merges"] = [["a", "b"], ["b", "c"], ["a", "bc"]]
+    model["vocab"] = {k: v for k, v in model["vocab"].items() if len(k) == 1 or k == EOS}
+    model["vocab"] |= {"ab": 257, "bc": 258, "abc": 259}
+    return json.dumps(value).encode()
+
+
+def test_what_was_tokenized_before_a_disproof_is_dropped(tmp_path, monkeypatch):
+    """The proof is held back until a batch was tokenized, and then fails: nothing of that batch is stored."""
+    submitted = threading.Event()
+    submit = SerialEngine.submit
+
+    def note(self, documents):
+        submitted.set()
+        return submit(self, documents)
+
+    def late(pairs, **others):
+        assert submitted.wait(30)
+        return disprove(pairs, **others)
+
+    monkeypatch.setattr(SerialEngine, "submit", note)
+    monkeypatch.setattr("data_prep.run.disprove", late)
+    config = given_tokenizer(tmp_path, other_merges())
+    source = write_jsonl(tmp_path / "corpus.jsonl", [f"abc {text} abc" for text in texts(60)])
+    config = config.model_copy(update={"source": JsonlSource(kind="jsonl", files=[str(source)])})
+    prepare(config, output=tmp_path / "data")
+    prepare(config.model_copy(update={"backend": "tokenizers"}), output=tmp_path / "control")
+    assert (tmp_path / "data/metadata.json").read_bytes() == (tmp_path / "control/metadata.json").read_bytes()
+    notes = json.loads((tmp_path / "data/preparation.json").read_bytes())
+    assert (notes["backend"], notes["backend_reason"]) == (
+        "tokenizers",
+        "the bytes of an entry are not merged into it",
+    )
+    with pytest.raises(ConfigError, match="not merged into it"):
+        prepare(config.model_copy(update={"backend": "tiktoken"}), output=tmp_path / "asked")
+    assert not (tmp_path / "asked").exists()
 
 
 def test_without_the_library_the_other_one_does_it(monkeypatch):
@@ -206,7 +266,7 @@ def test_gpt2_ids_are_the_same_on_real_text():
 def test_every_assigned_character_is_told_apart_alike():
     """Each behind a letter, a digit, a sign and a space: a class that differs moves a boundary, and so ids."""
     characters = [chr(c) for c in range(0x32000) if unicodedata.category(chr(c)) not in {"Cs", "Co", "Cn"}]
-    pairs = require_fast_pairs(LOADED["GPT-2's pattern"])
+    pairs = byte_pairs(LOADED["GPT-2's pattern"])
     ranks = {bytes([byte]): byte for byte in range(256)}
     leads = sorted({character.encode()[0] for character in characters})
     for first in "a1. ":
