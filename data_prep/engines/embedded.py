@@ -5,11 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.queues import Queue
+from types import ModuleType
 
 from data_prep.encoding import EncodedBatch, Encoder
 from data_prep.engines.base import BATCHES_PER_WORKER, EncoderSpec, Pending, WorkerDiedError
@@ -54,8 +57,9 @@ class ProcessEngine:
             workers, mp_context=context, initializer=_start_worker, initargs=(self._specs,)
         )
         try:
-            for _ in range(workers):  # a pool starts one process for each of its first jobs
-                self._pool.submit(_do_nothing)
+            with _without_program():
+                for _ in range(workers):  # a pool starts one process for each of its first jobs
+                    self._pool.submit(_do_nothing)
         except BaseException as error:
             self.close()
             if isinstance(error, BrokenProcessPool):
@@ -88,6 +92,20 @@ class ProcessEngine:
     def _tell_all(self, spec: EncoderSpec | None) -> None:
         for _ in range(self._workers):
             self._specs.put(spec)
+
+
+@contextmanager
+def _without_program() -> Iterator[None]:
+    """Start processes that do not run the program's file again, as spawned ones do: they need nothing of it.
+
+    It may import much, and a script that prepares where nothing keeps an import from doing so would begin again.
+    """
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
 
 
 def _result(future: Future[EncodedBatch]) -> EncodedBatch:

@@ -267,6 +267,19 @@ def test_a_preparation_that_fails_before_anything_is_loaded_ends_its_workers(sou
     assert multiprocessing.active_children() == []
 
 
+def test_a_script_that_nothing_guards_can_prepare_with_workers(source, tmp_path):
+    """Spawned processes run the program's file again; ours must not, or they would begin the same preparation."""
+    settings = overrides(source, workers=2)
+    (tmp_path / "script.py").write_text(
+        "from data_prep.config import PreparationConfig\nfrom data_prep.pipeline import prepare\n"
+        "from ledger.config import load_config\n"
+        f"print(prepare(load_config([], {settings!r}, model=PreparationConfig), output='data').outcome)\n"
+    )
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("prepared\n", "")
+
+
 def test_a_worker_loads_little_more_than_its_back_end():
     command = [sys.executable, "-P", "-c", "import sys, data_prep.engines.embedded; print(*sys.modules)"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
