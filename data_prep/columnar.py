@@ -75,11 +75,17 @@ def _columns(schema: Any, *, column: str, id_column: str | None, path: str) -> l
         if schema.names.count(name) > 1:
             problem = f"the table has {schema.names.count(name)} columns of the name {name!r}"
             raise InvalidDocumentError(problem, path=path, expected="one", advice=advice)
-    kind = str(schema.field(column).type)
-    if "string" not in kind or kind.startswith(("list", "large_list", "struct", "map")):
+    kind = schema.field(column).type
+    if not _is_text(kind):
         problem = f"the column {column!r} holds {kind}"
         raise InvalidDocumentError(problem, path=path, expected="texts", advice="set source.column")
     return wanted
+
+
+def _is_text(kind: Any) -> bool:
+    types = _require_library().types
+    values = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(values) or types.is_large_string(values) or types.is_string_view(values))
 
 
 def _is_ended(stream: IO[bytes]) -> bool:

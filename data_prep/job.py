@@ -18,7 +18,7 @@ from data_prep.wording import listed
 from ledger.dataset.manifest import TOKENIZER_NAME
 from ledger.errors import RefusedError
 from ledger.records.dataset import DatasetSource, SourceFile
-from ledger.storage.files import read_regular_file
+from ledger.storage.files import read_regular_file, real_path
 from ledger.storage.filesystem import FileSystem
 
 __all__ = ["Job", "local_files", "open_job", "require_unchanged"]
@@ -89,13 +89,13 @@ def require_unchanged(job: Job) -> None:
 def _read_given(config: PreparationConfig, *, fs: FileSystem) -> GivenFile | None:
     tokenizer = config.tokenizer
     if isinstance(tokenizer, GivenTokenizer):
-        path = Path(tokenizer.path).resolve()
+        path = real_path(tokenizer.path)
         return GivenFile(read_regular_file(path, max_bytes=MAX_TOKENIZER_BYTES, fs=fs))
     if not isinstance(tokenizer, HubTokenizer):
         return None
     repository = pin("model", tokenizer.id, revision=tokenizer.revision)
     ((_, path),) = fetch(repository, patterns=[TOKENIZER_NAME])
-    data = read_regular_file(path.resolve(), max_bytes=MAX_TOKENIZER_BYTES, fs=fs)
+    data = read_regular_file(real_path(path), max_bytes=MAX_TOKENIZER_BYTES, fs=fs)
     return GivenFile(data, tokenizer.id, tokenizer.revision, repository.commit)
 
 

@@ -24,7 +24,7 @@ from ledger.errors import (
 )
 from ledger.records.dataset import SourceFile
 from ledger.storage.digests import hash_file
-from ledger.storage.files import files_below, is_folder, opened_regular_file
+from ledger.storage.files import files_below, is_folder, opened_regular_file, real_path
 from ledger.storage.filesystem import OS
 from ledger.storage.hints import describe_foreign_bytes
 
@@ -78,7 +78,7 @@ def find_files(entries: Sequence[str], *, suffixes: Sequence[str]) -> list[Input
     found = [file for entry in entries for file in _expand(entry, suffixes=suffixes)]
     seen: dict[Path, InputFile] = {}
     for file in found:
-        real = file.path.resolve()
+        real = real_path(file.path)
         if real in seen:
             problem = f"the file {str(file.path)!r} is named twice"
             raise ConfigError(problem, place="source.files", expected="every file once")
@@ -92,7 +92,7 @@ def identify_files(
     """Return the digests of all files, in order; raises what reading them raises."""
     identified = []
     for file in files:
-        digest = hash_file(file.path.resolve(), progress=progress)
+        digest = hash_file(real_path(file.path), progress=progress)
         identified.append(SourceFile(name=file.name, bytes=digest.bytes, sha256=digest.sha256))
     return identified
 
@@ -167,14 +167,14 @@ def _expand(entry: str, *, suffixes: Sequence[str]) -> list[InputFile]:
     if is_folder(path):
         return _in_folder(path, suffixes=suffixes)
     if OS.exists(path):
-        return [InputFile(path, path.name)]
+        return [_input(path, path.name)]
     if not _GLOB_CHARACTERS.intersection(entry):
         raise EvidenceMissingError("there is no such file or folder", path=entry, place="source.files")
     root = _fixed_part(path)
     matches = sorted(set(_matching(root, path.parts[len(root.parts) :]))) if is_folder(root) else []
     if not matches:
         raise EvidenceMissingError("no file matches this pattern", path=entry, place="source.files")
-    return [InputFile(match, match.relative_to(root).as_posix()) for match in matches]
+    return [_input(match, match.relative_to(root).as_posix()) for match in matches]
 
 
 def _in_folder(folder: Path, *, suffixes: Sequence[str]) -> list[InputFile]:
@@ -185,21 +185,35 @@ def _in_folder(folder: Path, *, suffixes: Sequence[str]) -> list[InputFile]:
         problem = "the folder holds no such file"
         expected = f"files that end in {', '.join(endings)}"
         raise EvidenceMissingError(problem, path=folder, place="source.files", expected=expected)
-    return [InputFile(folder / name, name) for name in names]
+    return [_input(folder / name, name) for name in names]
 
 
-def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+def _input(path: Path, name: str) -> InputFile:
+    r"""Return a file under its name, in which bytes that are not UTF-8 are written as `\xff`."""
+    return InputFile(path, os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
+def _matching(folder: Path, parts: Sequence[str], *, within: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """Yield the files below a folder that a pattern's parts match, as the shell and `glob` read them.
 
-    Unlike them, this raises where a folder cannot be listed, instead of taking it for empty.
+    Unlike them, this raises where a folder cannot be listed, instead of taking it for empty, and `**` never enters a
+    folder from within itself, through a link.
     """
     first, *rest = parts
     below = parts if first == "**" else rest
-    if first == "**" and rest:
-        yield from _matching(folder, rest)
+    if first == "**" == next(iter(rest), None):  # the one means what both mean
+        yield from _matching(folder, rest, within=within)
+        return
+    if first == "**":
+        real = real_path(folder)
+        if real in within:
+            return
+        within |= {real}
+        yield from _matching(folder, rest) if rest else ()
     for name in _names_matching(folder, first):
         if is_folder(folder / name):
-            yield from _matching(folder / name, below) if below else ()
+            chain = within if first == "**" else frozenset()
+            yield from _matching(folder / name, below, within=chain) if below else ()
         elif not rest and OS.exists(folder / name):
             yield folder / name
 
@@ -230,8 +244,10 @@ def _fixed_part(pattern: Path) -> Path:
 @contextmanager
 def _opened(file: InputFile) -> Iterator[IO[bytes]]:
     """Open a file, decompressing where its name says so, and explain what goes wrong inside the block."""
-    path = file.path.resolve()
+    path = real_path(file.path)
     with opened_regular_file(path) as descriptor:
+        if file.compression and OS.fstat(descriptor, path=path).st_size == 0:
+            _refuse_compressed(file, EOFError("the file is empty"))  # the libraries would take it for no text
         try:
             with os.fdopen(os.dup(descriptor), "rb") as raw, _decompressed(raw, file=file) as stream:
                 yield stream

@@ -15,6 +15,7 @@ from data_prep.sources.tables import TABLE_SUFFIXES, TableKind, read_table
 from ledger.errors import ConfigError, VerificationError
 from ledger.records.dataset import DatasetSource, SourceFile
 from ledger.storage.digests import hash_file
+from ledger.storage.files import real_path
 
 __all__ = ["HubDataset"]
 
@@ -72,14 +73,14 @@ class HubDataset:
     def _identify(self, file: ListedFile, *, progress: Callable[[int], object] | None) -> SourceFile:
         if file.name not in self._fetched and file.sha256 is not None and file.bytes is not None:
             return SourceFile(name=file.name, bytes=file.bytes, sha256=file.sha256)
-        digest = hash_file(self._fetch(file).resolve(), progress=progress)
+        digest = hash_file(real_path(self._fetch(file)), progress=progress)
         return SourceFile(name=file.name, bytes=digest.bytes, sha256=digest.sha256)
 
     def _fetch(self, file: ListedFile) -> Path:
         """Return where a file lies; the first time, insist that it is the one that the hub lists."""
         if file.name not in self._fetched:
             path = fetch_file(self._repository, name=file.name)
-            if file.sha256 is not None and (found := hash_file(path.resolve()).sha256) != file.sha256:
+            if file.sha256 is not None and (found := hash_file(real_path(path)).sha256) != file.sha256:
                 problem = f"the SHA-256 of the fetched file is {found}"
                 advice = "remove it from the cache of the hub, then run this again"
                 raise VerificationError(problem, path=path, expected=file.sha256, advice=advice)

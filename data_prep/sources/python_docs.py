@@ -26,7 +26,7 @@ from typing import Final
 from data_prep.sources.document import Document, document_from
 from ledger.errors import EvidenceMissingError
 from ledger.records.dataset import DatasetSource, SourceFile
-from ledger.storage.files import files_below, read_regular_file
+from ledger.storage.files import files_below, read_regular_file, real_path
 from ledger.storage.filesystem import OS
 
 __all__ = ["PythonDocs"]
@@ -113,7 +113,7 @@ def _without_collector() -> Iterator[None]:
 
 def _parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file; an empty one where this Python cannot parse it."""
-    data = read_regular_file(path.resolve(), max_bytes=_MAX_SOURCE_BYTES)
+    data = read_regular_file(real_path(path), max_bytes=_MAX_SOURCE_BYTES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -28,6 +28,7 @@ __all__ = [
     "open_regular_file",
     "opened_regular_file",
     "read_regular_file",
+    "real_path",
     "require_own_file",
     "require_own_folder",
 ]
@@ -155,6 +156,17 @@ def files_below(
             elif not (stat.S_ISLNK(entry.st_mode) and is_folder(f"{root}/{path}", fs=fs)):
                 found.append(path)
     return sorted(found)
+
+
+def real_path(path: StrPath) -> Path:
+    """Return where a path leads through every link; one that leads round in a circle stays as it is.
+
+    What then opens it without following links refuses it.
+    """
+    try:
+        return Path(path).resolve()
+    except RuntimeError:  # how this library tells of a circle
+        return Path(path).absolute()
 
 
 def require_own_folder(path: StrPath, *, fs: FileSystem = OS) -> None:

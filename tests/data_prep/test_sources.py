@@ -20,6 +20,7 @@ from ledger.errors import (
     ConfigError,
     EvidenceMissingError,
     InvalidDocumentError,
+    LedgerError,
     StorageError,
     VerificationError,
 )
@@ -141,10 +142,14 @@ def test_a_bad_line_is_refused_with_its_place(name, tmp_path):
     assert message in str(caught.value)
 
 
+GARBAGE = gzip.compress(b"x\n") + b"garbage"
+CUT = gzip.compress(b"x\n") + gzip.compress(b"y" * 5_000)[:-9]
+
+
 @pytest.mark.parametrize(
     "data",
-    [gzip.compress(b"x" * 5_000)[:-20], b"not gzip at all\n", gzip.compress(b"x")[:5]],
-    ids=["no end", "no gzip", "half a head"],
+    [gzip.compress(b"x" * 5_000)[:-20], b"not gzip at all\n", gzip.compress(b"x")[:5], b"", GARBAGE, CUT],
+    ids=["no end", "no gzip", "half a head", "nothing", "garbage behind it", "a second member cut"],
 )
 def test_damaged_gzip_is_found(data, tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(data)
@@ -242,6 +247,39 @@ PATTERNS = [
     "a*/../b/*",
     "none/*",
 ]
+
+
+def test_a_gzip_file_of_several_members_is_read_to_its_end(tmp_path):
+    members = [gzip.compress(f"{number}\n".encode() * 2_000) for number in range(3)]
+    (tmp_path / "a.txt.gz").write_bytes(b"".join(members) + bytes(512))
+    source = TextFiles([str(tmp_path / "a.txt.gz")], unit="line")
+    assert texts(source) == [str(number) for number in range(3) for _ in range(2_000)]
+
+
+@pytest.mark.parametrize("entry", ["", "**/*.jsonl", "**/x/*.jsonl", "**/**/*.jsonl"])
+def test_links_that_lead_round_in_circles_are_gone_round_once(entry: str, tmp_path: Path):
+    for name in ("a", "b/x"):
+        (tmp_path / name).mkdir(parents=True)
+        write_jsonl(tmp_path / name / "t.jsonl", [name])
+        for number in range(3):  # 40 levels of three links each would never end
+            (tmp_path / name / f"up{number}").symlink_to(tmp_path)
+    found = [file.name for file in find_files([str(tmp_path / entry)], suffixes=[".jsonl"])]
+    assert found == (["b/x/t.jsonl"] if "x" in entry else ["a/t.jsonl", "b/x/t.jsonl"])
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path):
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "a.jsonl")
+    with pytest.raises(LedgerError, match=r"a\.jsonl"):
+        JsonlFiles([str(tmp_path / "a.jsonl")], column="text").identify()
+
+
+@pytest.mark.parametrize("name", [b"a\nb.jsonl", b"a\xffb.jsonl", b"a\x1b[31m.jsonl", b" a [1]*.jsonl"])
+def test_a_file_of_any_name_can_be_read_and_recorded(name: bytes, tmp_path: Path):
+    write_jsonl(tmp_path / os.fsdecode(name), ["text"])
+    source = JsonlFiles([str(tmp_path)], column="text")
+    (file,) = source.identify().files
+    assert file.name == name.decode("utf-8", "backslashreplace")
+    assert texts(source) == ["text"]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

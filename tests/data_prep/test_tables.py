@@ -156,6 +156,40 @@ def test_a_column_that_is_absent_or_holds_no_text_is_named(tmp_path):
         read(tmp_path / "a.parquet", "parquet", id_column="key")
 
 
+NO_TEXTS = {
+    "binary": pa.array([b"a"]),
+    "null": pa.nulls(1),
+    "struct": pa.array([{"string": "a"}]),
+    "fixed_size_list": pa.array([["a"]], pa.list_(pa.string(), 1)),
+    "list_view": pa.array([["a"]], pa.list_view(pa.string())),
+    "run_end_encoded": pa.RunEndEncodedArray.from_arrays([1], ["a"]),
+    "sparse_union": pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array(["a"])], ["string"]),
+}
+
+
+@pytest.mark.parametrize("name", NO_TEXTS)
+def test_a_column_of_another_type_is_never_called_damaged(name, tmp_path):
+    (tmp_path / "a.arrow").write_bytes(arrow_bytes(pa.table({"text": NO_TEXTS[name]}), as_file=True))
+    with pytest.raises(InvalidDocumentError, match=rf"'text' holds {name}.*expected texts"):
+        read(tmp_path / "a.arrow", "arrow")
+
+
+def test_every_type_of_text_is_read(tmp_path):
+    plain = pa.array(["a", "b" * 40, "a"])
+    kinds = (plain, plain.cast(pa.large_string()), plain.cast(pa.string_view()), plain.dictionary_encode())
+    for values in (*kinds, plain.cast(pa.large_string()).dictionary_encode()):
+        (tmp_path / "a.arrow").write_bytes(arrow_bytes(pa.table({"text": values}), as_file=True))
+        assert read(tmp_path / "a.arrow", "arrow") == plain.to_pylist()
+
+
+def test_zstd_frames_one_behind_the_other_are_read_to_the_end(tmp_path):
+    skippable = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
+    frames = [zstd(f"{number}\n".encode() * 2_000) for number in range(3)]
+    (tmp_path / "a.txt.zst").write_bytes(skippable.join([b"", *frames, b""]))
+    found = [document.text for document in TextFiles([str(tmp_path / "a.txt.zst")], unit="line").documents()]
+    assert found == [str(number) for number in range(3) for _ in range(2_000)]
+
+
 BAD = {
     "no table": b"this is no table, but it is long enough to be looked at",
     "empty": b"",
@@ -180,7 +214,9 @@ def test_damaged_arrow_is_found(data, tmp_path):
         read(tmp_path / "a.arrow", "arrow")
 
 
-@pytest.mark.parametrize("data", [zstd(b"x\n" * 5_000)[:-9], b"not zstd at all\n"])
+@pytest.mark.parametrize(
+    "data", [zstd(b"x\n" * 5_000)[:-9], b"not zstd at all\n", b"", zstd(b"x\n") + b"garbage"]
+)
 def test_damaged_zstd_is_found(data, tmp_path):
     (tmp_path / "a.txt.zst").write_bytes(data)
     with pytest.raises(VerificationError, match=r"a\.txt\.zst.*Zstandard data is damaged"):
