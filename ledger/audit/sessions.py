@@ -50,7 +50,25 @@ class ParentChecker(Checker):
                 f"starts from {event.parent.checkpoint}, which neither an event of this log nor a complete "
                 "checkpoint with that manifest vouches for"
             )
-        return None
+        return self._choice_problem(event)
+
+    def _choice_problem(self, event: SessionStart) -> str | None:
+        """What chooses by itself takes the latest checkpoint; one that is gone since may not have been usable."""
+        parent = resolve_parent(self.stream, event)
+        if event.start != "auto" or event.parent is None or parent is None:
+            return None
+        earlier = self.stream.history.before(event.session)
+        known = [found for found in earlier.checkpoints() if found.path not in earlier.pruned]
+        latest = earlier.latest(known)
+        if latest is None or latest.path not in self.stream.files.complete_checkpoints:
+            return None
+        further = latest.counters.microbatches - parent.counters.microbatches
+        if further <= 0:
+            return None
+        return (
+            f"chose {event.parent.checkpoint} by itself, although the branch held {latest.path}, which stands "
+            f"{further} microbatches further on"
+        )
 
     def _first_problem(self, event: SessionStart) -> str | None:
         facts = event.run

@@ -146,12 +146,24 @@ def _check_later_start(opened: OpenedRun, plan: SessionPlan) -> None:
         raise UsageError("a restart begins at the run's start and takes no checkpoint")
     if plan.start == "resume" and plan.parent is None:
         raise UsageError("a resume needs a checkpoint", advice="choose start 'auto' or 'restart'")
-    if plan.start == "auto" and opened.latest() is not None and plan.parent is None:
-        raise UsageError("'auto' begins at the run's start only where the current branch holds no checkpoint")
+    if plan.start == "auto":
+        _check_automatic(opened, plan.parent)
     if plan.parent is not None:
         _check_own_parent(opened, plan.parent)
     else:
         require_no_branch(opened)
+
+
+def _check_automatic(opened: OpenedRun, parent: CompleteCheckpoint | None) -> None:
+    latest = opened.latest()
+    if latest is not None and parent is None:
+        raise UsageError("'auto' begins at the run's start only where the current branch holds no checkpoint")
+    if latest is not None and parent is not None and parent.path != latest.path:
+        raise UsageError(
+            f"'auto' takes the latest checkpoint, not {parent.path}",
+            expected=latest.path,
+            advice="choose start 'resume' for another checkpoint",
+        )
 
 
 def _check_own_parent(opened: OpenedRun, parent: CompleteCheckpoint) -> None:

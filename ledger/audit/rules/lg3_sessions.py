@@ -15,9 +15,9 @@ SESSION_RULES: Final = (
         severities=("error",),
         meaning="A session starts from a checkpoint of this run that an event names or that is complete and "
         "pinned on this log, or from the run's beginning (fresh or branch in session 1; later restart, or "
-        "auto where the branch had no checkpoint).",
+        "auto where the branch had no checkpoint). One that chooses by itself (auto) takes the latest of the branch.",
         causes="A checkpoint was copied in from elsewhere, removed by hand without an event, or named "
-        "wrongly.",
+        "wrongly; or a program that chose the latest by a name's order, a link or a clock took an older one.",
         advice="Look for the named checkpoint; a start from foreign weights is a branch run of its own.",
     ),
     Rule(

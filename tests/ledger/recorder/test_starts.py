@@ -160,6 +160,11 @@ def test_auto_does_not_pass_over_a_checkpoint(finished):
         _start_with(recorder, ToyLoop(SETTINGS), start="auto", parent=None)
 
 
+def test_auto_takes_no_older_checkpoint(finished):
+    older = "checkpoints/step-00000002-s01"
+    refuse(finished, UsageError, "latest checkpoint, not", start="auto", named=finished / older)
+
+
 def test_a_restart_with_a_checkpoint_is_refused(finished):
     named = finished / "checkpoints" / "step-00000004-s01"
     refuse(finished, UsageError, "takes no checkpoint", start="restart", named=named)
