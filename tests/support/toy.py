@@ -54,6 +54,7 @@ class ToySettings:
     policy: str = "interval"
     clip_norm: float | None = 1.0
     learning_rate: float = 0.01
+    warmup_steps: int = 0
     deterministic: bool = True
     """What the recipe declares: whether the same data and state give the same result."""
 
@@ -63,7 +64,7 @@ class ToySettings:
             "run": {"target_step": self.target_step},
             "batch": {"accumulation": self.accumulation},
             "optimizer": {"learning_rate": self.learning_rate, "clip_norm": self.clip_norm},
-            "schedule": {"name": "constant", "warmup_steps": 0},
+            "schedule": {"name": "constant", "warmup_steps": self.warmup_steps},
             "logging": {"interval": self.interval, "evidence": self.evidence},
             "checkpoint": {"policy": self.policy, "interval": self.checkpoint_interval},
             "evaluation": {"enabled": True, "interval": self.evaluate_every},
@@ -148,6 +149,11 @@ class ToyLoop:
         self.position = Position(epoch + 1, 0) if full else Position(epoch, offset)
         self.draws += 1
         return digest, {"train": self.position}
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of an update by its number."""
+        share = step / self.settings.warmup_steps if step < self.settings.warmup_steps else 1.0
+        return self.settings.learning_rate * share
 
     def learn(self, digest: bytes) -> float:
         """Move the weight by a law of the batch and return a loss."""
@@ -336,7 +342,7 @@ def attempt(recorder: RunRecorder, loop: ToyLoop, before: Before = _nothing) -> 
         if overflows is not None:
             loop.scaler = SCALER.after_updates(loop.scaler)
             scaled = {"loss_scale": loop.scaler.scale, "growth_tracker": loop.scaler.growth_tracker}
-        rates = {"all": loop.settings.learning_rate}
+        rates = {"all": loop.rate(recorder.step + 1)}
         recorder.updated(loss=loop.learn(digest), grad_norm=0.5, lr=rates, **scaled)
 
 

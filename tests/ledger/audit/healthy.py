@@ -101,6 +101,13 @@ def scaling(run_dir: Path) -> None:
     run_toy(run_dir, settings, start="auto", before=write_note)
 
 
+def warming(run_dir: Path) -> None:
+    """Warms up over eight updates, skips two attempts, is killed on the way and resumed."""
+    settings = dataclasses.replace(SMALL, target_step=9, warmup_steps=8, skip_attempts=frozenset({2, 5}))
+    killed(run_dir, settings, at="microbatch", time=17)
+    run_toy(run_dir, settings, start="auto", before=write_note)
+
+
 def locked(run_dir: Path) -> None:
     """Started under a recipe lock, killed and resumed under it."""
     settings = dataclasses.replace(SMALL, evidence=False)
@@ -244,6 +251,7 @@ HEALTHY = {
         resumed,
         skipping,
         scaling,
+        warming,
         locked,
         sparse,
         weightless,

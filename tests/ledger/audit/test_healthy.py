@@ -26,6 +26,15 @@ def test_the_summary_of_an_honest_run_has_no_findings(name: str, healthy_run: Ca
     assert summarize(healthy_run(name)).findings == []
 
 
+def test_a_rate_divides_a_session_s_own_tokens_by_its_own_seconds(healthy_run: Callable[[str], Path]):
+    summary = summarize(healthy_run("resumed"))
+    latest = summary.latest
+    assert latest is not None
+    assert latest.tokens == 6 * 8 < latest.last.tokens_seen
+    assert latest.wall_clock_tokens_per_second == latest.tokens / latest.elapsed_seconds
+    assert latest.training_tokens_per_second == latest.tokens / latest.training_seconds
+
+
 def test_the_editor_itself_changes_nothing_that_a_rule_sees(copy_of: Callable[[str], Path]):
     run = copy_of("resumed")
     edit(run, change_nothing)

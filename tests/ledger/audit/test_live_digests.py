@@ -8,7 +8,7 @@ import numpy as np
 
 from ledger.audit import reconcile
 from ledger.recorder import LiveState, RunRecorder
-from tests.ledger.audit.cases.lg3_lineage import replace_tensors
+from tests.corpus.runs.lg3_lineage import replace_tensors
 from tests.ledger.audit.healthy import SMALL
 from tests.support.toy import Tensors, ToyLoop, begin, train, write_safetensors
 

@@ -10,7 +10,7 @@ import pytest
 from ledger.audit import reconcile
 from ledger.audit.optimizer_steps import StateName, parse_state_names
 from ledger.records.documents import Verdict
-from tests.ledger.audit.cases.lg3_lineage import replace_tensors
+from tests.corpus.runs.lg3_lineage import replace_tensors
 from tests.ledger.audit.editing import Events, edit, of_kind
 from tests.support.toy import Tensors
 

@@ -1,6 +1,7 @@
-"""The broken runs: at least one for each rule, each with exactly the findings it must yield."""
+"""Broken runs, made by code from honest ones: at least one for each rule and each kind that the field reports."""
 
-from tests.ledger.audit.cases import (
+from tests.corpus.runs import (
+    field,
     lg1_form,
     lg2_counters,
     lg3_lineage,
@@ -9,11 +10,12 @@ from tests.ledger.audit.cases import (
     lg6_lock,
     lg7_seal,
 )
-from tests.ledger.audit.cases.base import CASES, Case
+from tests.corpus.runs.base import CASES, Case
 
 __all__ = [
     "CASES",
     "Case",
+    "field",
     "lg1_form",
     "lg2_counters",
     "lg3_lineage",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.storage.canonical import canonical_json
-from tests.ledger.audit.cases.base import OTHER, case
+from tests.corpus.runs.base import OTHER, case
 
 
 def reseal(run: Path, **changes: Any) -> None:

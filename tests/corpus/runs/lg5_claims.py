@@ -11,8 +11,8 @@ import numpy as np
 from ledger.records.documents import Environment, Evaluation
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes
-from tests.ledger.audit.cases.base import OTHER, case, edited, note_behind
-from tests.ledger.audit.cases.lg3_lineage import replace_tensors
+from tests.corpus.runs.base import OTHER, case, edited, note_behind
+from tests.corpus.runs.lg3_lineage import replace_tensors
 from tests.ledger.audit.editing import Events, change_nothing, edit, of_kind, renumber
 
 
@@ -68,7 +68,7 @@ def an_amendment_that_the_recipes_do_not_show(events: Events) -> None:
     of_kind(events, "amendment")[-1]["from"] = 1
 
 
-@case("LG604", "moved", severity="warning", companions="LG605")
+@case("LG604", "moved", severity="warning")
 def nothing_but_other_code(run: Path) -> None:
     """The two environments also differ in a package: LG605. The code of the second is made another one."""
 
@@ -84,12 +84,12 @@ def nothing_but_other_code(run: Path) -> None:
     edit(run, change)
 
 
-@edited("LG605", "moved", severity="warning")
+@edited("LG605", "moved", severity="warning", times=0)
 def nothing_but_another_environment(events: Events) -> None:
     del events[len(events) :]
 
 
-@edited("LG701", "interrupted")
+@edited("LG701", "interrupted", instead_of="LG304:missing LG701:missing")
 def completed_short_of_the_target(events: Events) -> None:
     end = note_behind(events[-1])
     del end["text"]
@@ -181,7 +181,7 @@ def an_end_with_another_target(events: Events) -> None:
     of_kind(events, "session_end")[0]["target_step"] = 99
 
 
-@edited("LG701", "plain", companions="LG307")
+@edited("LG701", "plain", companions="LG307:warning")
 def closed_on_a_parent_that_is_not_there(events: Events) -> None:
     """It made updates: LG307."""
     of_kind(events, "session_end")[0]["status"] = "closed"
@@ -205,7 +205,7 @@ def an_evaluation_with_other_tokens_than_its_event(run: Path) -> None:
     change_evaluation(run, tokens=3)
 
 
-@case("LG703", "plain")
+@case("LG703", "plain", companions="LG703:missing")
 def an_evaluation_of_another_step(run: Path) -> None:
     change_evaluation(run, step=3)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ledger.audit.cases.base import OTHER, edited, later, note_behind
+from tests.corpus.runs.base import OTHER, edited, later, note_behind
 from tests.ledger.audit.editing import Events, drop, of_kind, renumber
 
 
@@ -83,7 +83,7 @@ def a_loss_is_not_finite(events: Events) -> None:
     of_kind(events, "train")[1]["loss"] = "NaN"
 
 
-@edited("LG207", "plain")
+@edited("LG207", "plain", times=2)
 def a_checkpoint_captures_a_broken_state(events: Events) -> None:
     of_kind(events, "train")[2]["loss_last"] = "Infinity"
 
@@ -99,19 +99,19 @@ def a_rate_off_the_schedule(events: Events) -> None:
     of_kind(events, "train")[1]["lr"]["all"] *= 1 + 1e-9
 
 
-@edited("LG209", "scaling")
+@edited("LG209", "scaling", times=2)
 def a_scale_that_no_law_gives(events: Events) -> None:
     of_kind(events, "train")[1]["loss_scale"] *= 2
 
 
-@edited("LG209", "scaling")
+@edited("LG209", "scaling", times=3)
 def a_growth_tracker_that_was_forgotten(events: Events) -> None:
     train = of_kind(events, "train", session=2)[0]
     assert train["growth_tracker"] != 1
     train["growth_tracker"] = 1
 
 
-@edited("LG209", "scaling")
+@edited("LG209", "scaling", times=2)
 def an_overflow_does_not_back_off(events: Events) -> None:
     overflow = of_kind(events, "overflow", session=2)[-1]
     overflow["loss_scale"]["after"] = overflow["loss_scale"]["before"]
@@ -129,12 +129,12 @@ def a_scale_where_there_is_none(events: Events) -> None:
     train["loss_scale"], train["growth_tracker"] = 1.0, 0
 
 
-@edited("LG210", "plain")
+@edited("LG210", "plain", times=2)
 def the_cursor_jumps(events: Events) -> None:
     of_kind(events, "train")[1]["cursor"]["train"]["offset"] += 8
 
 
-@edited("LG210", "plain")
+@edited("LG210", "plain", times=3)
 def a_dropped_tail_in_one_epoch_only(events: Events) -> None:
     """The second epoch has one microbatch more than the first; the last cursor then disagrees nowhere else."""
     cursor = of_kind(events, "train")[3]["cursor"]["train"]

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.ledger.audit.cases.base import OTHER, case, edited, later, note_behind
+from tests.corpus.runs.base import OTHER, case, edited, later, note_behind
 from tests.ledger.audit.editing import Events, edit, of_kind, renumber
 from tests.ledger.audit.reading import TEXTS, one_source, run_on
 
@@ -42,7 +42,7 @@ def a_shard_was_found_damaged_while_training(events: Events) -> None:
     renumber(events)
 
 
-@edited("LG210", "mixed", companions="LG505")
+@edited("LG210", "mixed", companions="LG505 LG505", times=2)
 def the_other_source_of_a_mix_moves(events: Events) -> None:
     """From one event on: the branch's last cursor is then wrong, source by source, though its sum is right."""
     moved = of_kind(events, "train")[12]
@@ -68,7 +68,7 @@ def a_position_counts_that_lies_across_an_end(run: Path) -> None:
     edit(run, change)
 
 
-@edited("LG211", "shuffled", companions="LG506")
+@edited("LG211", "shuffled", companions="LG506 LG506 LG506 LG506 LG506 LG506 LG506")
 def a_shuffled_epoch_is_read_as_the_one_before(events: Events) -> None:
     """The shards at hand hold another order: LG506."""
     trains = of_kind(events, "train")

@@ -14,7 +14,7 @@ from ledger.records.fields import FIRST_DATA_CHAIN
 from ledger.storage.canonical import digest_of, sha256_hex
 from ledger.storage.digests import tensor_table_sha256
 from ledger.storage.safetensors import hash_tensors
-from tests.ledger.audit.cases.base import FIRST_CHECKPOINT, OTHER, case, edited
+from tests.corpus.runs.base import FIRST_CHECKPOINT, OTHER, case, edited
 from tests.ledger.audit.editing import (
     Events,
     change_nothing,
@@ -47,7 +47,7 @@ def less_is_superseded_than_said(events: Events) -> None:
     of_kind(events, "session_start", session=2)[0]["superseded"]["updates"] += 1
 
 
-@edited("LG304", "plain", severity="missing", companions="LG701")
+@edited("LG304", "plain", severity="missing", companions="LG701:missing")
 def the_end_is_missing(events: Events) -> None:
     """Nothing then says that the target was reached on purpose: LG701."""
     drop(events, events[-1])
@@ -77,7 +77,7 @@ def redone_work_differs_in_an_unknown_environment(events: Events) -> None:
     train["grad_norm"] = train["grad_norm_max"] = 0.75
 
 
-@edited("LG307", "closing", severity="warning", companions="LG701")
+@edited("LG307", "closing", severity="warning", companions="LG701:missing")
 def a_session_without_update_is_not_closed(events: Events) -> None:
     """Its branch then stands at the target without a last session that says so: LG701."""
     of_kind(events, "session_end")[-1]["status"] = "stopped"
@@ -134,7 +134,7 @@ def a_file_is_one_byte_short(run: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@case("LG402", "plain", rehash=True)
+@case("LG402", "plain", rehash=True, times=2)
 def a_byte_of_a_tensor_is_flipped(run: Path) -> None:
     path = run / FIRST_CHECKPOINT / "model.safetensors"
     data = bytearray(path.read_bytes())
@@ -142,7 +142,7 @@ def a_byte_of_a_tensor_is_flipped(run: Path) -> None:
     path.write_bytes(data)
 
 
-@case("LG403", "plain")
+@case("LG403", "plain", times=2)
 def trainer_json_is_of_another_step(run: Path) -> None:
     def other_step(trainer: dict[str, Any]) -> None:
         trainer["counters"] = trainer["counters"] | {"step": 99}
@@ -218,7 +218,7 @@ def a_weight_is_not_a_number(run: Path) -> None:
     replace_model(run, value=float("nan"), step=3)
 
 
-@case("LG407", "plain")
+@case("LG407", "plain", times=2)
 def a_model_of_another_step(run: Path) -> None:
     replace_model(run, value=5.0, step=2)
 
@@ -280,7 +280,7 @@ def a_train_event_of_another_state_than_its_checkpoint(events: Events) -> None:
     [train for train in of_kind(events, "train") if train["seq"] <= seq][-1]["state"]["model"] = OTHER
 
 
-@case("LG403", "plain")
+@case("LG403", "plain", times=2)
 def a_copied_checkpoint(run: Path) -> None:
     """It is complete and pinned, but no crash left it: nobody calls it usable."""
     shutil.copytree(run / FIRST_CHECKPOINT, run / "checkpoints" / "step-00000004-s01")

@@ -9,7 +9,7 @@ from ledger.records.layout import RECIPE_LOCK
 from ledger.records.locks import RecipeLock
 from ledger.records.parts import DataIdentities, LogPosition
 from ledger.storage.documents import document_bytes, document_sha256, read_document
-from tests.ledger.audit.cases.base import OTHER, case, note_behind
+from tests.corpus.runs.base import OTHER, case, note_behind
 from tests.ledger.audit.editing import Events, edit, of_kind, renumber
 
 
@@ -35,18 +35,18 @@ def another_target_than_the_lock(run: Path) -> None:
     relock(run, target_step=7, planned_tokens=7 * 16)
 
 
-@case("LG603", "locked")
+@case("LG603", "locked", times=2)
 def another_setting_than_the_lock(run: Path) -> None:
     lock = read_document(run / RECIPE_LOCK, RecipeLock)
     relock(run, identity=lock.identity | {"optimizer.learning_rate": 0.02})
 
 
-@case("LG603", "locked")
+@case("LG603", "locked", times=2)
 def other_data_than_the_lock(run: Path) -> None:
     relock(run, data=DataIdentities(train=OTHER, validation=OTHER))
 
 
-@case("LG603", "locked")
+@case("LG603", "locked", times=2)
 def another_plan_of_checkpoints_than_the_lock(run: Path) -> None:
     relock(run, checkpoint={"policy": "final", "interval": None})
 

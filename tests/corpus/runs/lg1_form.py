@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.ledger.audit.cases.base import OTHER, case, edited, later
+from tests.corpus.runs.base import OTHER, case, edited, later
 from tests.ledger.audit.editing import Events, of_kind, read_events, rewrite_tail
 
 
@@ -134,7 +134,7 @@ def run_json_lists_the_second_session_alone(run: Path) -> None:
     edit_run_document(run, lambda document: document["sessions"].pop(0))
 
 
-@case("LG108", "resumed")
+@case("LG108", "resumed", times=2, companions="LG108:warning")
 def run_json_is_behind_with_another_target(run: Path) -> None:
     edit_run_document(
         run, lambda document: (document["sessions"].pop(), document.update(target_step=99, planned_tokens=1))
