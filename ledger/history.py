@@ -25,6 +25,7 @@ from ledger.records.events import (
     SessionEnd,
     SessionStart,
     TailRecovered,
+    Train,
     UnknownEvent,
     Validation,
 )
@@ -84,10 +85,8 @@ class Session:
 
     start: SessionStart
     position: LogPosition
-    last: Counters
-    last_elapsed: float
-    last_seq: int
-    last_time: str
+    latest: Event | UnknownEvent
+    """Its last event so far."""
     end: SessionEnd | None = None
     amendments: list[Amendment] = field(default_factory=list)
     checkpoints: list[KnownCheckpoint] = field(default_factory=list)
@@ -105,6 +104,11 @@ class Session:
     def first(self) -> Counters:
         """The totals this session started from."""
         return self.start.counters
+
+    @property
+    def last(self) -> Counters:
+        """The totals on its last line."""
+        return self.latest.counters
 
     @property
     def work(self) -> Counters:
@@ -139,10 +143,10 @@ class History:
         if not self.sessions or self.sessions[-1].number != event.session:
             return
         session = self.sessions[-1]
-        session.last = event.counters
-        session.last_elapsed = event.elapsed
-        session.last_seq = event.seq
-        session.last_time = event.time
+        session.latest = event
+        if isinstance(event, Train):  # nearly all are
+            session.marks.append(event.microbatches)
+            return
         session.marks.append(event.at.microbatches if isinstance(event, Checkpoint) else event.microbatches)
         match event:
             case Checkpoint():
@@ -159,16 +163,7 @@ class History:
                 session.end = event
 
     def _open(self, event: SessionStart, position: LogPosition) -> None:
-        self.sessions.append(
-            Session(
-                start=event,
-                position=position,
-                last=event.counters,
-                last_elapsed=event.elapsed,
-                last_seq=event.seq,
-                last_time=event.time,
-            )
-        )
+        self.sessions.append(Session(start=event, position=position, latest=event))
 
     @property
     def run_id(self) -> str | None:

@@ -67,7 +67,7 @@ def account_of(stream: Stream) -> dict[str, Json]:
         "superseded": msgspec.to_builtins(subtract_counters(spent, branch)),
         "spent_at_most": _spent_at_most(stream),
         "unclean_sessions": [session.number for session in history.sessions if session.end is None],
-        "elapsed_seconds": sum(session.last_elapsed for session in history.sessions),
+        "elapsed_seconds": sum(session.latest.elapsed for session in history.sessions),
         "target_step": history.target_step(),
         "log_lines": stream.lines,
     }
@@ -84,7 +84,7 @@ def _session_entry(session: Session, end: Any) -> dict[str, Json]:
         "first_step": session.first.step,
         "last_step": session.last.step,
         "on_branch_up_to_step": None if end is None else end.step,
-        "elapsed_seconds": session.last_elapsed,
+        "elapsed_seconds": session.latest.elapsed,
         "work": {name: getattr(work, name) for name in COUNTER_NAMES},
     }
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ledger.audit.corpus import Corpus, RunReader
 from ledger.audit.recurrence import branch_batches
 from ledger.audit.stream import Checker, Stream
-from ledger.audit.track import Track, fingerprint
+from ledger.audit.track import Track, prefix
 from ledger.dataset.digest import advance_data_chain
 from ledger.dataset.source import Microbatch
 from ledger.errors import LedgerError
@@ -34,7 +34,7 @@ class BatchChecker(Checker):
         self._chain: str | None = None
         """`data_chain` behind the last microbatch that was read, None where not all are."""
         self._stated: dict[int, list[tuple[int, int]]] = {}
-        """Microbatches of the branch to the train events that stand there: seq, fingerprint of their `data_chain`."""
+        """Microbatches of the branch to the train events that stand there: seq, prefix of their `data_chain`."""
         self._unlike: int | None = None
         """seq of the first train event with another `data_chain` than its batches make."""
 
@@ -134,7 +134,7 @@ class BatchChecker(Checker):
             self._chain = None
             return
         self._chain = advance_data_chain(self._chain, digest=batch.digest)
-        expected = fingerprint(self._chain)
+        expected = prefix(self._chain)
         for seq, chain in self._stated.get(index + 1, ()):
             if chain != expected and self._unlike is None:
                 self._unlike = seq

@@ -278,7 +278,7 @@ class ChartChecker(Checker):
         history = self.stream.history
         track = self.stream.track_of(history.sessions[-1].number) if history.sessions else None
         optimizer = None if track is None or track.sections is None else track.sections.optimizer
-        elapsed = sum(session.last_elapsed for session in history.sessions)
+        elapsed = sum(session.latest.elapsed for session in history.sessions)
         return RunCharts(
             verdict=verdict,
             facts=history.facts,

@@ -47,7 +47,7 @@ class CompletionChecker(Checker):
 
     def _check_target(self, last: Session, target: int) -> None:
         status = None if last.end is None else last.end.status
-        where = f"{LOG} seq {last.last_seq}"
+        where = f"{LOG} seq {last.latest.seq}"
         is_there = last.last.step >= target
         self.is_complete = is_there and status in {"completed", "closed"}
         if self.is_complete:
@@ -85,7 +85,7 @@ class CompletionChecker(Checker):
         self.findings.add(
             "LG702",
             f"there is no complete checkpoint at step {target} on the branch",
-            where=f"{LOG} seq {last.last_seq}",
+            where=f"{LOG} seq {last.latest.seq}",
             severity="error" if claims_completion and not self.stream.is_live else "missing",
         )
         return None
@@ -164,7 +164,7 @@ class CompletionChecker(Checker):
         size = track.start.tokens_per_microbatch
         remainder = done.microbatches - done.attempts * track.start.accumulation
         explained = done.attempts * track.tokens_per_update + remainder * size
-        where = f"{LOG} seq {last.last_seq}"
+        where = f"{LOG} seq {last.latest.seq}"
         if done.tokens_seen != explained:
             self.findings.add(
                 "LG704",

@@ -126,6 +126,6 @@ def _read(run: Path, path: str) -> ListedRun:
         skipped=0 if counters is None else counters.skipped,
         tokens_seen=0 if counters is None else counters.tokens_seen,
         started=history.sessions[0].start.time if history.sessions else None,
-        last=history.sessions[-1].last_time if history.sessions else None,
+        last=history.sessions[-1].latest.time if history.sessions else None,
         problem=f"{broken.rule} {broken.where}: {broken.message}" if is_broken and broken else None,
     )

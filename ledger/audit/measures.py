@@ -39,15 +39,18 @@ class FiniteChecker(Checker):
         """Check what was measured of applied updates."""
         self._check_presence(event)
         self._check_norms(event)
-        if any(isinstance(value, str) for value in _measures(event).values()):
+        if _is_any_non_finite(event):
             self._report(event)
         if event.window.updates:
-            is_broken = any(isinstance(value, str) for value in (event.loss_last, event.grad_norm))
+            is_broken = isinstance(event.loss_last, str) or isinstance(event.grad_norm, str)
             self._broken_since = event.seq if is_broken else None
 
     def _check_presence(self, event: Train) -> None:
         """Measurements are null if and only if no update was applied."""
         has_updates = event.window.updates > 0
+        measured = (event.loss, event.loss_last, event.grad_norm, event.grad_norm_max, event.lr)
+        if measured.count(None) == (0 if has_updates else len(measured)):
+            return
         for name in MEASURED:
             if (getattr(event, name) is not None) != has_updates:
                 problem = f"is null, yet {event.window.updates} updates were applied"
@@ -95,6 +98,17 @@ class FiniteChecker(Checker):
             )
 
 
+def _is_any_non_finite(event: Train) -> bool:
+    # Spelt out, because it runs on nearly every line of the log.
+    return (
+        isinstance(event.loss, str)
+        or isinstance(event.loss_last, str)
+        or isinstance(event.grad_norm, str)
+        or isinstance(event.grad_norm_max, str)
+        or (event.lr is not None and any(isinstance(rate, str) for rate in event.lr.values()))
+    )
+
+
 def _measures(event: Train) -> dict[str, Measurement | None]:
     """Return what was measured of applied updates, by name; a non-finite one is a text."""
     return {
@@ -114,10 +128,16 @@ class RateChecker(Checker):
         super().__init__(stream)
         self._schedule: Schedule | None = None
         self._optimizer: OptimizerSection | None = None
+        self._groups: frozenset[str] = frozenset()
+        """The optimizer's groups as the run states them; empty where it states none."""
 
     def on_session_start(self, event: SessionStart) -> None:
         """Take the schedule from the session's own recipe."""
         self._schedule = None
+        facts = self.stream.history.facts
+        self._groups = (
+            frozenset(group.name for group in facts.optimizer) if facts is not None else frozenset()
+        )
         sections = None if self.stream.track is None else self.stream.track.sections
         if sections is None or sections.schedule is None or sections.optimizer is None:
             self.findings.skip(
@@ -162,10 +182,9 @@ class RateChecker(Checker):
 
     def _check_groups(self, event: Train) -> None:
         """Compare the groups with the optimizer's partition, where the run states one."""
-        facts = self.stream.history.facts
         if event.lr is None:
             return  # LG207 judges it
-        groups = {group.name for group in facts.optimizer} if facts is not None else set()
+        groups = self._groups
         if groups and groups == event.lr.keys():
             return
         if groups or not event.lr:

@@ -240,7 +240,7 @@ class SessionChecker(Checker):
                 "LG304",
                 f"session {sessions[-1].number} has no session_end: it was killed, or its end was never "
                 "written",
-                where=f"{LOG} seq {sessions[-1].last_seq}",
+                where=f"{LOG} seq {sessions[-1].latest.seq}",
             )
 
 

@@ -28,7 +28,7 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.layout import LOG
-from ledger.records.parts import Cursor, LogPosition, StateDigests
+from ledger.records.parts import LogPosition
 from ledger.storage.log_reader import LogLine, LogTail, read_log
 
 __all__ = ["Checker", "Feed", "Stream", "read_through"]
@@ -38,16 +38,8 @@ KEPT_POSITIONS: Final = 256
 """How many train events may lie between a checkpoint's capture and its event, with room to spare."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """Where the data stood at one event."""
-
-    session: int
-    seq: int
-    microbatches: int
-    cursor: Cursor
-    data_chain: str
-    state: StateDigests | None
+Standing = SessionStart | Train
+"""An event that tells where the data stood."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,19 +249,11 @@ def _remember(stream: Stream, line: LogLine) -> None:
     if track is None:
         return
     match line.event:
-        case SessionStart() | Train() as event:
-            stream.positions.append(
-                Standing(
-                    session=event.session,
-                    seq=event.seq,
-                    microbatches=event.microbatches,
-                    cursor=event.cursor,
-                    data_chain=event.data_chain,
-                    state=event.state,
-                )
-            )
-            if isinstance(event, Train):
-                track.add_train(event, offset=line.offset, length=line.length)
+        case Train() as event:
+            stream.positions.append(event)
+            track.add_train(event, offset=line.offset, length=line.length)
+        case SessionStart() as event:
+            stream.positions.append(event)
         case Checkpoint() as event:
             stream.captured[event.path, event.manifest_sha256] = Captured(
                 event=event, where=stream.where, standing=_standing_at(stream, event)

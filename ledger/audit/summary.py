@@ -190,8 +190,7 @@ class _Tally:
 
     def __init__(self, start: SessionStart) -> None:
         self.start = start
-        self.last: Counters = start.counters
-        self.elapsed = start.elapsed
+        self.latest: AnyEvent | UnknownEvent = start
         self.end: SessionEnd | None = None
         self.seconds = self.data_seconds = 0.0
         self.window_tokens = 0
@@ -203,7 +202,7 @@ class _Tally:
 
     def add(self, event: AnyEvent | UnknownEvent) -> None:
         """Add one event."""
-        self.last, self.elapsed = event.counters, event.elapsed
+        self.latest = event
         match event:
             case Train():
                 self._add_train(event)
@@ -238,7 +237,7 @@ class _Tally:
 
     def summary(self) -> SessionSummary:
         """Return the entry as it is shown."""
-        first, last = self.start.counters, self.last
+        first, last, elapsed = self.start.counters, self.latest.counters, self.latest.elapsed
         tokens = max(0, last.tokens_seen - first.tokens_seen)
         train = self.last_train
         return SessionSummary(
@@ -266,11 +265,11 @@ class _Tally:
                 for split, found in sorted(self.evaluations.items())
             ],
             checkpoints=self.checkpoints,
-            elapsed_seconds=self.elapsed,
+            elapsed_seconds=elapsed,
             training_seconds=self.seconds,
             data_seconds=self.data_seconds,
             training_tokens_per_second=_rate(self.window_tokens, self.seconds),
-            wall_clock_tokens_per_second=_rate(tokens, self.elapsed),
+            wall_clock_tokens_per_second=_rate(tokens, elapsed),
         )
 
 

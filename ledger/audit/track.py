@@ -19,6 +19,9 @@ from ledger.records.sections import RecipeSections
 __all__ = ["Track", "fingerprint", "prefix"]
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 def prefix(digest: str) -> int:
     """Return the first 16 hexadecimal digits of a digest as a number of 8 bytes."""
     return int(digest[:16], 16)
@@ -26,7 +29,7 @@ def prefix(digest: str) -> int:
 
 def fingerprint(*values: object) -> int:
     """Return 8 bytes that are equal, within one process, if and almost only if the values are."""
-    return hash(msgspec.json.encode(values)) & 0xFFFF_FFFF_FFFF_FFFF
+    return hash(_encode(values)) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def _column() -> array[int]:
@@ -48,7 +51,7 @@ class TrainRows:
     window_start: array[int] = field(default_factory=_column)
     """`microbatches` where the window began."""
     chain: array[int] = field(default_factory=_column)
-    """Fingerprint of `data_chain`."""
+    """First 8 bytes of `data_chain`."""
     measured: array[int] = field(default_factory=_column)
     """Fingerprint of what redone work must repeat bit for bit."""
     updates: array[int] = field(default_factory=_column)
@@ -66,10 +69,15 @@ class TrainRows:
         self.tokens_seen.append(event.tokens_seen)
         self.loss_tokens.append(event.loss_tokens)
         self.window_start.append(max(0, event.microbatches - event.window.microbatches))
-        self.chain.append(fingerprint(event.data_chain))
+        self.chain.append(prefix(event.data_chain))
         self.measured.append(
             fingerprint(
-                event.loss, event.loss_last, event.grad_norm, event.grad_norm_max, event.lr, event.loss_scale
+                event.loss,
+                event.loss_last,
+                event.grad_norm,
+                event.grad_norm_max,
+                event.lr,
+                event.loss_scale,
             )
         )
         self.updates.append(event.window.updates)

@@ -91,7 +91,7 @@ class RunMeasurements:
     @property
     def elapsed_seconds(self) -> float:
         """Wall clock of all sessions, as far as it was logged."""
-        return sum(session.last_elapsed for session in self.history.sessions)
+        return sum(session.latest.elapsed for session in self.history.sessions)
 
     def loss_drop(self) -> float | None:
         """Return the mean loss of the first third of the train events minus that of the last third, in nats.
