@@ -111,6 +111,12 @@ class Session:
         return self.latest.counters
 
     @property
+    def parent_session(self) -> int | None:
+        """The session of this run whose checkpoint it started from; None from the run's beginning."""
+        parent = self.start.parent
+        return None if parent is None or parent.run != self.start.run_id else parent.session
+
+    @property
     def work(self) -> Counters:
         """What this session itself did, as far as it was logged."""
         return subtract_counters(self.last, self.first)
@@ -235,6 +241,13 @@ class History:
             segment.session.number == checkpoint.session and segment.holds(checkpoint.counters.microbatches)
             for segment in self.branch()
         )
+
+    def kept_steps(self, session: Session, *, most: int = 200) -> list[int]:
+        """Return the steps of a session's checkpoints that were not pruned; of very many, `most` evenly chosen."""
+        steps = [known.counters.step for known in session.checkpoints if known.path not in self.pruned]
+        if len(steps) <= most:
+            return steps
+        return [steps[index * (len(steps) - 1) // (most - 1)] for index in range(most)]
 
     def latest(self, complete: Iterable[KnownCheckpoint]) -> KnownCheckpoint | None:
         """Return, of the complete checkpoints given, the one furthest along the current branch.

@@ -63,7 +63,10 @@ def account_of(stream: Stream) -> dict[str, Json]:
     on_branch = {segment.session.number: segment.end for segment in history.branch()}
     branch, spent = history.branch_counters(), history.spent()
     return {
-        "sessions": [_session_entry(session, on_branch.get(session.number)) for session in history.sessions],
+        "sessions": [
+            _session_entry(session, on_branch.get(session.number), kept=history.kept_steps(session))
+            for session in history.sessions
+        ],
         "superseded": msgspec.to_builtins(subtract_counters(spent, branch)),
         "spent_at_most": _spent_at_most(stream),
         "unclean_sessions": [session.number for session in history.sessions if session.end is None],
@@ -73,17 +76,19 @@ def account_of(stream: Stream) -> dict[str, Json]:
     }
 
 
-def _session_entry(session: Session, end: Any) -> dict[str, Json]:
+def _session_entry(session: Session, end: Any, *, kept: list[int]) -> dict[str, Json]:
     work = session.work
     return {
         "session": session.number,
         "start": session.start.start,
         "started": session.start.time,
         "parent": None if session.start.parent is None else session.start.parent.checkpoint,
+        "parent_session": session.parent_session,
         "status": "no end" if session.end is None else session.end.status,
         "first_step": session.first.step,
         "last_step": session.last.step,
         "on_branch_up_to_step": None if end is None else end.step,
+        "kept_checkpoints": [*kept],
         "elapsed_seconds": session.latest.elapsed,
         "work": {name: getattr(work, name) for name in COUNTER_NAMES},
     }

@@ -88,7 +88,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[Stream, SessionSummary]:
         raise EvidenceMissingError(
             "the log tells of no session", path=path, expected="a run that was started"
         )
-    return stream, tally.entries[-1].summary()
+    return stream, tally.summaries()[-1]
 
 
 def _start(stream: Stream) -> SessionStart:

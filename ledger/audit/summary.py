@@ -19,6 +19,7 @@ from ledger.audit.reconciliation import (
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.subject import find_run
 from ledger.errors import UsageError
+from ledger.history import Session
 from ledger.records.base import Document, Record
 from ledger.records.documents import Finding, Severity
 from ledger.records.events import (
@@ -44,6 +45,13 @@ class SessionSummary(Record):
     start: str
     started: str
     parent: str | None = Field(description="The checkpoint it started from, or null.")
+    parent_session: int | None = Field(description="The session of this run that checkpoint is of, or null.")
+    on_branch_up_to_step: Count | None = Field(
+        description="How far it lies on the current branch; null where nothing of it does."
+    )
+    kept_checkpoints: list[Count] = Field(
+        description="Steps of its checkpoints that retention did not remove; of very many an even choice."
+    )
     status: str = Field(description="As its session_end says; `no end` without one.")
     reason: str | None
     first: Counters = Field(description="Totals at its start.")
@@ -122,7 +130,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
     stream, _ = open_stream(find_run(run_dir))
     tally = TallyChecker(stream)
     audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream), tally])
-    sessions = [entry.summary() for entry in tally.entries]
+    sessions = tally.summaries()
     verdict = outcome(stream.findings, is_live=stream.is_live)
     if verdict == "passed" and not sessions:
         verdict = "incomplete"
@@ -184,6 +192,15 @@ class TallyChecker(Checker):
         if self.entries:
             self.entries[-1].add(event)
 
+    def summaries(self) -> list[SessionSummary]:
+        """Return what was added up, each session with how it lies in the run's history."""
+        history = self.stream.history
+        ends = {segment.session.number: segment.end.step for segment in history.branch()}
+        return [
+            entry.summary(session, ends.get(session.number), kept=history.kept_steps(session))
+            for entry, session in zip(self.entries, history.sessions, strict=True)
+        ]
+
 
 class _Tally:
     """The running sums of one session."""
@@ -235,7 +252,7 @@ class _Tally:
     def _count_nonfinite(self, *values: Measurement | None) -> None:
         self.nonfinite += sum(1 for value in values if value is not None and not is_finite(value))
 
-    def summary(self) -> SessionSummary:
+    def summary(self, session: Session, branch_end: int | None, *, kept: list[int]) -> SessionSummary:
         """Return the entry as it is shown."""
         first, last, elapsed = self.start.counters, self.latest.counters, self.latest.elapsed
         tokens = max(0, last.tokens_seen - first.tokens_seen)
@@ -245,6 +262,9 @@ class _Tally:
             start=self.start.start,
             started=self.start.time,
             parent=None if self.start.parent is None else self.start.parent.checkpoint,
+            parent_session=session.parent_session,
+            on_branch_up_to_step=branch_end,
+            kept_checkpoints=kept,
             status="no end" if self.end is None else self.end.status,
             reason=None if self.end is None else self.end.reason,
             first=first,

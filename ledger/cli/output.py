@@ -19,6 +19,7 @@ from ledger.records.base import Document
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.report.lines import Line
+from ledger.report.timeline import ASCII, UNICODE, Screen
 from ledger.storage.filesystem import OS
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "print_lines",
     "print_table",
     "print_text",
+    "screen",
     "survive_encoding",
     "verdict_exit",
     "warn",
@@ -40,6 +42,9 @@ EXIT_CODES: Final = {"passed": 0, "failed": 1, "incomplete": 3}
 NARROWEST: Final = 72
 """Columns that a table needs at least; what does not fit a screen is wrapped by it."""
 
+USUAL: Final = 80
+"""Columns that a screen has which does not say."""
+
 UNLIMITED: Final = 1 << 20
 """Columns of a line that is never broken here."""
 
@@ -51,6 +56,18 @@ def print_lines(lines: Iterable[Line]) -> None:
     console = Console(width=UNLIMITED, soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in lines:
         console.print(Text(harmless(line.text), style=line.style))
+
+
+def screen() -> Screen:
+    """Return what standard output shows: its columns, and whether more than ASCII can be drawn on it."""
+    width = Console().width
+    try:
+        "".join(UNICODE).encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        glyphs = ASCII
+    else:
+        glyphs = UNICODE
+    return Screen(width=width if width >= NARROWEST else USUAL, glyphs=glyphs)
 
 
 def print_table(table: Table) -> None:

@@ -17,6 +17,7 @@ from ledger.cli.output import (
     print_json,
     print_lines,
     print_text,
+    screen,
     verdict_exit,
     warn_about_link,
 )
@@ -72,7 +73,7 @@ def command(
     elif as_sarif:
         print_json(sarif_log(verdict, run=run))
     else:
-        print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}"))
+        print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}", screen=screen()))
     raise verdict_exit(verdict)
 
 

@@ -11,7 +11,15 @@ import typer
 from ledger.audit import reconcile
 from ledger.audit.statement import final_checkpoint_of
 from ledger.cli.options import AllowNetworkFs, AsJson, DataPath, RunPath
-from ledger.cli.output import print_document, print_json, print_lines, verdict_exit, warn, warn_about_link
+from ledger.cli.output import (
+    print_document,
+    print_json,
+    print_lines,
+    screen,
+    verdict_exit,
+    warn,
+    warn_about_link,
+)
 from ledger.cli.progress import shown_bytes
 from ledger.cli.screen import harmless
 from ledger.errors import LedgerError, UsageError
@@ -88,7 +96,7 @@ def _refuse(verdict: Verdict, *, run: str, as_json: bool) -> None:
     if as_json:
         print_document(verdict)
     else:
-        print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}"))
+        print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}", screen=screen()))
     sys.stderr.write(f"not sealed: the verdict is {verdict.verdict}\n")
     raise verdict_exit(verdict)
 

@@ -9,7 +9,7 @@ import typer
 
 from ledger.audit import summarize
 from ledger.cli.options import AsJson, RunPath, whole_number
-from ledger.cli.output import EXIT_CODES, print_document, print_lines, warn_about_link
+from ledger.cli.output import EXIT_CODES, print_document, print_lines, screen, warn_about_link
 from ledger.report.summary import summary_lines
 
 __all__ = ["command"]
@@ -35,5 +35,5 @@ def command(
     if as_json:
         print_document(summary)
     else:
-        print_lines(summary_lines(summary))
+        print_lines(summary_lines(summary, screen=screen()))
     raise typer.Exit(EXIT_CODES[summary.verdict])

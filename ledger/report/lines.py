@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Line", "blank", "heading", "number", "seconds", "table"]
+__all__ = ["Line", "blank", "bounded_table", "heading", "number", "seconds", "table"]
 
 _GROUPED_DIGITS: Final = 10_000
+_FIRST_ROWS: Final = 3
+_LAST_ROWS: Final = 37
 _EXACT: Final = 1e15
 """Below this a float without a fraction is shown as the integer that it is."""
 
@@ -60,3 +62,12 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", style: str = "")
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         yield Line((indent + "  ".join(cells)).rstrip(), style)
+
+
+def bounded_table(rows: Sequence[Sequence[str]]) -> Iterable[Line]:
+    """Yield a table of which, where it is very long, the middle is left out and counted."""
+    left_out = len(rows) - _FIRST_ROWS - _LAST_ROWS
+    if left_out <= 1:
+        return table(rows)
+    lines = list(table([*rows[:_FIRST_ROWS], *rows[-_LAST_ROWS:]]))
+    return [*lines[:_FIRST_ROWS], Line(f"  … {number(left_out)} more …"), *lines[_FIRST_ROWS:]]

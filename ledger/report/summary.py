@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.audit import BestLoss, Comparison, SessionSummary, Summary
-from ledger.report.lines import Line, blank, heading, number, seconds, table
+from ledger.report.lines import Line, blank, bounded_table, heading, number, seconds, table
+from ledger.report.timeline import PLAIN, Screen, lanes_of_summary, timeline
 from ledger.report.verdict import STYLES, finding_lines
 
 __all__ = ["comparison_lines", "summary_lines"]
 
 
-def summary_lines(summary: Summary) -> Iterator[Line]:
-    """Yield the lines of a report on the latest session, and one line for each earlier one."""
+def summary_lines(summary: Summary, *, screen: Screen = PLAIN) -> Iterator[Line]:
+    """Yield the lines of a report on the latest session, one line for each earlier one, and the history drawn."""
     name = summary.name or "run"
     yield Line(
         f"{name} {summary.run_id or ''}".rstrip() + f": {summary.verdict.upper()}", STYLES[summary.verdict]
@@ -33,7 +34,8 @@ def summary_lines(summary: Summary) -> Iterator[Line]:
     if summary.earlier:
         yield blank()
         yield heading("earlier sessions")
-        yield from table([_earlier_row(session) for session in summary.earlier])
+        yield from bounded_table([_earlier_row(session) for session in summary.earlier])
+    yield from timeline(lanes_of_summary(summary), screen=screen)
     yield from finding_lines(summary.findings, summary.finding_counts)
 
 

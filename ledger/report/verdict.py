@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.parts import Counters
-from ledger.report.lines import Line, blank, heading, number, seconds, table
+from ledger.report.lines import Line, blank, bounded_table, heading, number, seconds
+from ledger.report.timeline import PLAIN, Screen, lanes_of_verdict, timeline
 
 __all__ = ["finding_lines", "verdict_lines"]
 
@@ -24,12 +25,12 @@ STYLES: Final[dict[str, str]] = {
 }
 
 
-def verdict_lines(verdict: Verdict, *, title: str) -> Iterator[Line]:
+def verdict_lines(verdict: Verdict, *, title: str, screen: Screen = PLAIN) -> Iterator[Line]:
     """Yield the lines of a report on a verdict."""
     yield Line(f"{title}: {verdict.verdict.upper()}", STYLES[verdict.verdict])
     evidence = verdict.account.get("status_evidence")
     yield Line(f"status: {verdict.status}" + (f" ({evidence})" if evidence else ""))
-    yield from _account_lines(verdict)
+    yield from _account_lines(verdict, screen)
     yield from finding_lines(
         [found for found in verdict.findings if found.waiver is None], verdict.finding_counts
     )
@@ -71,12 +72,13 @@ def _waived_lines(verdict: Verdict) -> Iterator[Line]:
             yield Line(f"      accepted by {waiver.name} until {waiver.expires[:10]}: {waiver.reason}")
 
 
-def _account_lines(verdict: Verdict) -> Iterator[Line]:
+def _account_lines(verdict: Verdict, screen: Screen) -> Iterator[Line]:
     sessions: list[dict[str, Any]] = verdict.account.get("sessions") or []
     if sessions:
         yield blank()
         yield heading("sessions")
-        yield from table([_session_row(session) for session in sessions])
+        yield from bounded_table([_session_row(session) for session in sessions])
+        yield from timeline(lanes_of_verdict(verdict), screen=screen)
     if verdict.branch is not None and verdict.spent is not None:
         yield blank()
         yield Line("branch: " + _totals(verdict.branch))
