@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from ledger.audit.causes import (
+    STATE_ORDER,
+    cause_of_batches,
+    cause_of_measure,
+    cause_of_start,
+    differing_parts,
+)
 from ledger.audit.evidence import MEASURES, differing_measures, train_at
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
 from ledger.records.events import Train
 from ledger.records.fields import Json
 from ledger.records.layout import LOG
-from ledger.records.parts import StateDigests
 
 __all__ = ["ControlChecker"]
 
@@ -22,8 +28,6 @@ TOLERANCE: Final = 1e-3
 
 LEAST_UPDATES: Final = 3
 """Updates that must have been compared after the last resume."""
-
-STATE_ORDER: Final = ("rng", "model", "optimizer", "schedule", "cursor", "scaler", "guards")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +101,9 @@ class ControlChecker(Checker):
             for rule in ("LG802", "LG803", "LG804"):
                 self._conclude(rule, "not testable", why)
             return
-        self._check_data(pairs, ours=ours, theirs=theirs)
+        self._check_data(pairs, control, ours=ours, theirs=theirs)
         self._check_measures(pairs, control)
-        self._check_state(pairs)
+        self._check_state(pairs, control)
 
     def _untestable(self, control: Stream) -> str | None:
         for name, stream in (("the run", self.stream), ("the control", control)):
@@ -131,15 +135,21 @@ class ControlChecker(Checker):
 
     def _check_start(self, control: Stream) -> None:
         first, other = self.stream.history.sessions[0].start, control.history.sessions[0].start
-        wrong = _state_difference(first.state, other.state)
+        parts = differing_parts(first.state, other.state)
+        wrong = parts[0] if parts else None
         for name in ("cursor", "data_chain", "counters"):
             if wrong is None and getattr(first, name) != getattr(other, name):
                 wrong = name
-        self._conclude(
-            "LG801", "bitwise" if wrong is None else "differs", f"{wrong} differs before the first microbatch"
-        )
+        if wrong is None:
+            self._conclude("LG801", "bitwise")
+            return
+        what = f"the state of {wrong}" if wrong in STATE_ORDER else wrong
+        problem = f"{what} differs before the first microbatch: {cause_of_start(wrong)}"
+        self._conclude("LG801", "differs", problem)
 
-    def _check_data(self, pairs: Pairs, *, ours: dict[int, Row], theirs: dict[int, Row]) -> None:
+    def _check_data(
+        self, pairs: Pairs, control: Stream, *, ours: dict[int, Row], theirs: dict[int, Row]
+    ) -> None:
         last = min(max(ours), max(theirs))
         # A window of skipped attempts alone is logged only where a checkpoint or an end follows it.
         unmatched = sorted(
@@ -149,12 +159,17 @@ class ControlChecker(Checker):
         )
         for first, second in pairs:
             if first.column("chain") != second.column("chain"):
-                self._conclude("LG802", "differs", f"the batches differ at step {first.step}", first)
+                one, other = self._events(first, second, control)
+                cause = ""
+                if one is not None and other is not None:
+                    cause = ": " + cause_of_batches(one, other, of=second.track)
+                self._conclude("LG802", "differs", f"the batches differ at step {first.step}{cause}", first)
                 return
         if unmatched:
             row = ours.get(unmatched[0]) or theirs[unmatched[0]]
             problem = (
-                f"only one of the two ends an update after {unmatched[0]} microbatches (step {row.step})"
+                f"only one of the two ends an update after {unmatched[0]} microbatches (step {row.step}): it skipped "
+                "or took an attempt that the other did not; compare their overflow events, or one log ends early"
             )
             self._conclude("LG802", "differs", problem)
             return
@@ -179,16 +194,25 @@ class ControlChecker(Checker):
                 f"after {first.microbatches} microbatches step is {first.step}, the control's {second.step}",
                 False,
             )
-        one = train_at(self.stream.files.run_dir, first.track, first.index)
-        other = train_at(control.files.run_dir, second.track, second.index)
+        one, other = self._events(first, second, control)
         if one is None or other is None:
             return f"what was measured differs at step {first.step}", False
         name, ours, theirs = next(differing_measures(one, other), ("window", one.window, other.window))
-        same_data = "" if first.column("chain") != second.column("chain") else " although batch digests agree"
+        is_same_data = first.column("chain") == second.column("chain")
+        same_data = " although batch digests agree" if is_same_data else ""
+        cause = cause_of_measure(name, track=first.track, step=first.step, same_data=is_same_data)
         is_close = not _is_deterministic(first.track) and _are_close(one, other)
-        return f"{name} differs at step {first.step}{same_data}: {ours}, the control's {theirs}", is_close
+        what = f"{name} differs at step {first.step}{same_data} ({ours}, the control's {theirs})"
+        return f"{what}, {cause}", is_close
 
-    def _check_state(self, pairs: Pairs) -> None:
+    def _events(self, first: Row, second: Row, control: Stream) -> tuple[Train | None, Train | None]:
+        """Read the two events again."""
+        return (
+            train_at(self.stream.files.run_dir, first.track, first.index),
+            train_at(control.files.run_dir, second.track, second.index),
+        )
+
+    def _check_state(self, pairs: Pairs, control: Stream) -> None:
         if not all(_is_deterministic(first.track) for first, _ in pairs):
             why = "digests tell bitwise equality only, which this recipe does not declare"
             self._conclude("LG804", "not testable", why)
@@ -198,15 +222,21 @@ class ControlChecker(Checker):
                 self._conclude("LG804", "not testable", f"no state digests at step {first.step}", first)
                 return
             if first.column("state") != second.column("state"):
-                after = (
-                    ""
-                    if self.verdicts.get("LG803") == "differs"
-                    else " although the losses agree up to there"
-                )
-                problem = f"model or optimizer differ after step {first.step}{after}"
-                self._conclude("LG804", "differs", problem, first)
+                self._conclude("LG804", "differs", self._describe_state(first, second, control), first)
                 return
         self._conclude("LG804", "bitwise")
+
+    def _describe_state(self, first: Row, second: Row, control: Stream) -> str:
+        one, other = self._events(first, second, control)
+        parts = None if one is None or other is None else differing_parts(one.state, other.state)
+        named = [part for part in parts or () if part in ("model", "optimizer")] or ["model", "optimizer"]
+        what = f"{' and '.join(named)} {'differ' if len(named) > 1 else 'differs'} after step {first.step}"
+        if self.verdicts.get("LG803") == "differs":
+            return f"{what}: see LG803 first"
+        what += " although losses, norms and rates agree up to there"
+        if named == ["optimizer"]:
+            return f"{what}: look at moments, step counts or master weights that were not restored"
+        return f"{what}: look at the update itself (the optimizer's state, weight decay, master weights) or at buffers"
 
     def _conclude(self, rule: str, verdict: str, problem: str = "", row: Row | None = None) -> None:
         self.verdicts[rule] = verdict
@@ -217,13 +247,6 @@ class ControlChecker(Checker):
             self.findings.add(rule, f"not testable: {problem}", where=where, severity="missing")
         elif verdict == "within tolerance":
             self.findings.add(rule, problem, where=where, severity="hint")
-
-
-def _state_difference(first: StateDigests, other: StateDigests) -> str | None:
-    for part in STATE_ORDER:
-        if getattr(first, part) != getattr(other, part):
-            return f"the state of {part}"
-    return None
 
 
 def _branch_rows(stream: Stream) -> dict[int, Row]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.audit.causes import cause_of_batches, cause_of_measure
 from ledger.audit.evidence import differing_measures, train_at
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
@@ -51,7 +52,7 @@ class RedoneChecker(Checker):
         differing = _differs(earlier, later, ours, theirs, "chain")
         first = int(differing[0]) if differing.size else len(ours)
         if differing.size:
-            self._report_data(earlier, later, int(theirs[first]))
+            self._report_data(earlier, later, int(ours[first]), int(theirs[first]))
         self._compare_measures(earlier, later, ours[:first], theirs[:first])
         self._compare_skips(earlier, later)
 
@@ -78,7 +79,8 @@ class RedoneChecker(Checker):
             problem = f"step is {second.step} of {second.attempts} attempts, before {first.step} of {first.attempts}"
         else:
             name, before, after = next(differing_measures(first, second), ("a measure", "?", "?"))
-            problem = f"{name} is {after}, before {before}, although the batch digests agree: look at {_look_at(name)}"
+            cause = cause_of_measure(name, track=later, step=second.step)
+            problem = f"{name} is {after}, before {before}, although the batch digests agree, {cause}"
         self._report(earlier, later, later.rows.step[other], later.rows.seq[other], problem)
 
     def _compare_skips(self, earlier: Track, later: Track) -> None:
@@ -86,13 +88,20 @@ class RedoneChecker(Checker):
         for skip in later.skips:
             other = before.get(skip.attempts)
             if other is not None and other.measured != skip.measured:
-                problem = f"attempt {skip.attempts} was skipped again, but with another reason, loss or scale"
+                problem = (
+                    f"attempt {skip.attempts} was skipped again, but with another reason, loss, norm or scale: compare "
+                    f"the overflow events seq {other.seq} and {skip.seq}; where the batches agree, look at the weights"
+                )
                 self._report(earlier, later, skip.step, skip.seq, problem)
                 return
 
-    def _report_data(self, earlier: Track, later: Track, row: int) -> None:
-        microbatches = later.rows.microbatches[row]
-        problem = f"data_chain differs after {microbatches} microbatches: other batches were read than before"
+    def _report_data(self, earlier: Track, later: Track, before: int, row: int) -> None:
+        run_dir, microbatches = self.stream.files.run_dir, later.rows.microbatches[row]
+        first, second = train_at(run_dir, earlier, before), train_at(run_dir, later, row)
+        cause = ""
+        if first is not None and second is not None:
+            cause = "; " + cause_of_batches(second, first, of=earlier)
+        problem = f"data_chain differs after {microbatches} microbatches: other batches were read than before{cause}"
         self._report(earlier, later, later.rows.step[row], later.rows.seq[row], problem)
 
     def _report(self, earlier: Track, later: Track, step: int, seq: int, problem: str) -> None:
@@ -147,13 +156,3 @@ def _differs(
     earlier: Track, later: Track, ours: NDArray[Any], theirs: NDArray[Any], column: str
 ) -> NDArray[Any]:
     return np.flatnonzero(_mask(earlier, later, ours, theirs, column))
-
-
-def _look_at(name: str) -> str:
-    return {
-        "loss": "weights, buffers or a dropout generator",
-        "loss_last": "weights, buffers or a dropout generator",
-        "grad_norm": "the backward pass",
-        "grad_norm_max": "the backward pass",
-        "lr": "the schedule's position",
-    }.get(name, "the gradient scaler")
