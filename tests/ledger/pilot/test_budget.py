@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ledger.pilot.budget import Rates, project_budget
-from ledger.pilot.plan import LongRun
+from ledger.pilot.long_run import LongRun
 
 RATES = Rates(
     stage="stability",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.config import load_config
-from ledger.pilot.plan import LongRun
+from ledger.pilot.long_run import LongRun
 from trainer.arithmetic import parameter_table
 from trainer.config import TrainerConfig
 from trainer.milestones import calendar_of
