@@ -20,10 +20,13 @@ from ledger.cli.options import AllowNetworkFs
 from ledger.cli.screen import guard, harmless, program_name
 from ledger.config import dump_config, load_config
 from ledger.errors import EvidenceMissingError, UsageError
+from ledger.locks import read_lock
 from ledger.recipes import identity_sha256
+from ledger.records.locks import RecipeLock
 from ledger.records.parts import BranchMode
 from trainer.config import FOREIGN_SECTIONS, TrainerConfig
 from trainer.exporting import export_checkpoint
+from trainer.locking import config_of_lock
 from trainer.milestones import calendar_of
 from trainer.recipe import complete_config, fix_end, parts_of, recipe_of
 from trainer.recorded import config_in_force, config_of_checkpoint, has_sessions
@@ -87,6 +90,14 @@ def train(
         Path | None,
         typer.Option("--branch", metavar="DIR", help="Begin a new run at a checkpoint of another one."),
     ] = None,
+    recipe_lock: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe",
+            metavar="LOCK",
+            help="A recipe lock that the run must equal; without --config its recipe is the configuration.",
+        ),
+    ] = None,
     mode: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +110,8 @@ def train(
 ) -> None:
     """Train until the target step, from the beginning or from a checkpoint."""
     may_go_on = resume is not None or restart
-    recipe = _recipe(config or [], overrides or [], run=run, branch=branch, may_go_on=may_go_on)
+    lock = None if recipe_lock is None else read_lock(recipe_lock)
+    recipe = _recipe(config or [], overrides or [], run=run, branch=branch, may_go_on=may_go_on, lock=lock)
     if mode is not None and branch is None:
         raise UsageError("--mode belongs to --branch", advice="say --branch DIR, the checkpoint to begin at")
     training = _training_stack()
@@ -112,6 +124,8 @@ def train(
         branch=None if branch is None else training.Branch(folder=branch, mode=_branch_mode(mode)),
         argv=tuple(sys.orig_argv),
         allow_network_fs=allow_network_fs,
+        lock=lock,
+        lock_path=recipe_lock,
     )
     try:
         with stop.listening():
@@ -207,18 +221,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _recipe(
-    files: list[Path], overrides: list[str], *, run: Path | None, branch: Path | None, may_go_on: bool
+    files: list[Path],
+    overrides: list[str],
+    *,
+    run: Path | None,
+    branch: Path | None,
+    may_go_on: bool,
+    lock: RecipeLock | None,
 ) -> TrainerConfig:
-    """Return what was typed; without a file, the recorded recipe with what was typed."""
+    """Return what was typed; without a file, the recorded or the locked recipe with what was typed."""
     if files:
         return load_config(files, overrides, model=TrainerConfig, apart=FOREIGN_SECTIONS)
-    if run is not None and may_go_on and (branch is None or has_sessions(run)):
+    is_there = run is not None and may_go_on and (lock is None or has_sessions(run))
+    if run is not None and is_there and (branch is None or has_sessions(run)):
         return config_in_force(run, overrides)
+    if lock is not None:
+        return config_of_lock(lock, overrides)
     if branch is not None:
         return config_of_checkpoint(branch, overrides)
     raise UsageError(
         "no configuration",
-        expected="--config FILE; or --run DIR --resume auto, by which a run goes on under its recorded recipe",
+        expected="--config FILE, or --recipe LOCK; or --run DIR --resume auto, by which a run goes on under its "
+        "recorded recipe",
     )
 
 

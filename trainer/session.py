@@ -15,10 +15,12 @@ from rich.console import Console
 from ledger.checkpoints import CompleteCheckpoint, read_checkpoint
 from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, RefusedError, UsageError
+from ledger.pilot.comparing import environment_differences
 from ledger.recorder import RunRecorder, SessionPlan
 from ledger.recorder.branching import read_parent
 from ledger.records.documents import Recipe
 from ledger.records.events import SessionStatus
+from ledger.records.locks import RecipeLock
 from ledger.records.parts import BranchMode, DataIdentities, ModelSummary, Start
 from ledger.storage.filesystem import OS
 from trainer.checkpoint import restore_checkpoint, restore_weights
@@ -26,12 +28,13 @@ from trainer.config import TrainerConfig
 from trainer.data import TrainingData
 from trainer.environment import environment_record, prepare_machine
 from trainer.evaluate import VALIDATION
+from trainer.locking import require_lock
 from trainer.loop import Training, fit
 from trainer.milestones import Calendar, calendar_of
 from trainer.model.decoder import parameter_counts
 from trainer.optim import partition_summary
 from trainer.profiling import Profiling
-from trainer.recipe import branch_config, complete_config, continue_config, fix_end, recipe_of
+from trainer.recipe import branch_config, complete_config, config_of, continue_config, fix_end, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
 from trainer.sources import DataSources, open_sources
@@ -62,6 +65,10 @@ class Request:
     argv: tuple[str, ...] = ()
     allow_network_fs: bool = False
     """Write although the run lies on a network file system."""
+    lock: RecipeLock | None = None
+    """What the run must equal, as it was read."""
+    lock_path: Path | None = None
+    """Where that lies, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +107,9 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     prepare_machine(typed)
     recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
     with closing(TrainingData(sources, typed)) as data, recorder:
-        choice = _choose(request, recorder)
         recorded = recorder.recipe_in_force()
+        _require_lock(request, typed, sources, recorded=recorded)
+        choice = _choose(request, recorder)
         config = _effective_config(typed, choice, recorded, run=request.run_dir)
         calendar = calendar_of(config)
         report = Report(console, interval=config.logging.interval)
@@ -147,6 +155,14 @@ def _require_validation(config: TrainerConfig, dataset: Dataset) -> None:
             path=dataset.directory,
             advice="prepare one (validation_fraction), or say evaluation.enabled=false",
         )
+
+
+def _require_lock(
+    request: Request, typed: TrainerConfig, sources: DataSources, *, recorded: Recipe | None
+) -> None:
+    if request.lock is not None:
+        config = fix_end(typed, recorded=None if recorded is None else config_of(recorded))
+        require_lock(request.lock, config, sources, path=request.lock_path or request.run_dir)
 
 
 def _effective_config(
@@ -278,6 +294,9 @@ def _begin(
     recorder.start(plan, capture=state.capture)
     data.begin_verification()
     report.say(f"session {recorder.session} of {recorder.run_dir}: {choice.start}, {_spell(choice)}")
+    if request.lock is not None:
+        for difference in environment_differences(request.lock, plan.environment):
+            report.say(f"warning: not what the pilots ran on: {difference}")
     report.say(
         arithmetic(
             config,
@@ -323,5 +342,6 @@ def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState
         start=choice.start,
         parent=choice.parent,
         mode=choice.mode,
+        recipe_lock=request.lock,
         argv=request.argv,
     )

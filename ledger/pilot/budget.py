@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Final
 
 from ledger.laws.preemption import best_interval_hours, expected_interruptions, expected_lost_hours
-from ledger.pilot.measure import RunMeasurements
 from ledger.pilot.long_run import LongRun
+from ledger.pilot.measure import RunMeasurements
 from ledger.records.fields import as_measurement
 from ledger.records.locks import Budget, Preemption
 

@@ -120,7 +120,9 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
             min=0.5,
             reason="steady between the first and the last third, other users of the machine allowed for",
         ),
-        "memory_growth": GateBound(max=1.2, reason="what grows in a pilot fills the machine in a long run"),
+        "memory_growth": GateBound(
+            max=1.02, reason="what grows all through a pilot fills the machine in a long run"
+        ),
         "checkpoint_share": GateBound(max=0.25, reason="a short pilot checkpoints often for its length"),
         "data_wait_share": GateBound(max=0.25, reason="the processor waits for data otherwise"),
         "tokens_per_second": GateBound(reason="the budget of the long run rests on it"),

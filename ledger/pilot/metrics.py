@@ -191,7 +191,7 @@ METRICS: Final[dict[str, Metric]] = {
         of_run=numbers.peak_memory,
     ),
     "memory_growth": Metric(
-        what="memory at the end over that after the first third, the greatest of what is recorded",
+        what="growth of memory from third to third of the run, the lesser of the last two",
         advice="something is kept from step to step (a list of losses with their graphs, a cache without a bound): a "
         "long run would end without memory",
         of_run=numbers.memory_growth,

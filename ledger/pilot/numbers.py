@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -184,17 +185,24 @@ def peak_memory(found: RunMeasurements, window: GateWindow) -> Value:
 
 
 def memory_growth(found: RunMeasurements, _window: GateWindow) -> Value:
-    """Of each memory in each session the last value over that at the end of the first third; the greatest of them."""
+    """Return by how much memory grew from third to third of a session, the lesser of the last two; the worst session.
+
+    What is allocated once (a first evaluation, a first checkpoint) grows in one of them, what leaks in both.
+    """
     series: dict[tuple[int, str], list[Measurement]] = {}
     for row in found.branch_rows():
         for name, value in row.memory.items():
             series.setdefault((row.session, name), []).append(value)
-    grown = [
-        _combined([values[len(values) // 3], values[-1]], lambda pair: pair[1] / pair[0] if pair[0] else 1.0)
+    return _greatest(
+        growth
         for values in series.values()
-        if len(values) >= 3
-    ]
-    return _greatest(value for value in grown if value is not None)
+        if len(values) >= 3 and (growth := _combined(values, _sustained_growth)) is not None
+    )
+
+
+def _sustained_growth(values: list[float]) -> float:
+    marks = [values[len(values) // 3], values[2 * len(values) // 3], values[-1]]
+    return min(after / before if before else 1.0 for before, after in pairwise(marks))
 
 
 def checkpoint_seconds(found: RunMeasurements, _window: GateWindow) -> Value:

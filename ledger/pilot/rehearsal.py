@@ -1,0 +1,99 @@
+"""The run of a pilot on which the long run's budget and lock rest: what it measured, read and ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ledger.dataset.manifest import Dataset, open_dataset
+from ledger.dataset.rule import SINGLE_SOURCE
+from ledger.errors import EvidenceMissingError
+from ledger.pilot.budget import project_budget, rates_of
+from ledger.pilot.long_run import LongRun
+from ledger.pilot.measure import RunMeasurements, measure_run
+from ledger.records.documents import Environment, Recipe
+from ledger.records.layout import ENVIRONMENTS, LOG, RECIPES
+from ledger.records.locks import Budget
+from ledger.records.parts import DataIdentities, RunFacts
+from ledger.storage.documents import read_document
+from ledger.storage.filesystem import OS
+
+__all__ = ["RATED_STAGE", "Rehearsal", "rehearsal_of"]
+
+RATED_STAGE: Final = "stability"
+"""The stage whose rates a budget rests on: it runs the long run's own recipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """A run of the long run's recipe."""
+
+    folder: Path
+    found: RunMeasurements
+    facts: RunFacts
+    data: DataIdentities
+    recipe: Recipe
+    environment: Environment
+    datasets: Mapping[str, Dataset]
+    """By the name of the source; `train` where there is no mix. That of the held-out text comes first."""
+
+    def budget(self, config: Mapping[str, Any], *, per_day: float) -> Budget | None:
+        """Return what a run of this resolved configuration will take; None where the rehearsal has no rates.
+
+        Raises:
+            ValueError: the configuration lacks a section that it needs.
+        """
+        log_bytes = OS.stat(self.folder / LOG).st_size
+        rates = rates_of(self.found, stage=RATED_STAGE, log_bytes=log_bytes)
+        if rates is None:
+            return None
+        held_out = next(iter(self.datasets.values())).manifest.splits.get("validation")
+        return project_budget(
+            LongRun.of(config, parameters=sum(self.facts.model.parameters.values())),
+            rates,
+            validation_tokens=0 if held_out is None else held_out.tokens - 1,
+            free_bytes=OS.free_bytes(self.folder),
+            per_day=per_day,
+        )
+
+
+def rehearsal_of(folder: Path) -> Rehearsal:
+    """Return what a run of a pilot shows.
+
+    Raises:
+        EvidenceMissingError: it holds no session.
+        LedgerError: its recipe, environment or datasets cannot be read.
+    """
+    found = measure_run(folder)
+    sessions, facts = found.history.sessions, found.history.facts
+    if not sessions or facts is None:
+        raise EvidenceMissingError("the run holds no session", path=folder)
+    start = sessions[-1].start
+    recipe = read_document(
+        folder / RECIPES / f"{start.recipe_sha256}.json", Recipe, sha256=start.recipe_sha256
+    )
+    environment = read_document(
+        folder / ENVIRONMENTS / f"{start.environment_sha256}.json",
+        Environment,
+        sha256=start.environment_sha256,
+    )
+    return Rehearsal(
+        folder=folder,
+        found=found,
+        facts=facts,
+        data=start.data,
+        recipe=recipe,
+        environment=environment,
+        datasets=_datasets(recipe),
+    )
+
+
+def _datasets(recipe: Recipe) -> dict[str, Dataset]:
+    data = recipe.config.get("data") or {}
+    main = open_dataset(data["path"])
+    sources = data.get("sources")
+    if not sources:
+        return {SINGLE_SOURCE: main}
+    return {"main": main, **{name: open_dataset(source["path"]) for name, source in sorted(sources.items())}}
