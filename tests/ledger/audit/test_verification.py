@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ledger.audit import reconcile, verify
-from tests.ledger.audit.cases.lg3_lineage import replace_tensors
+from tests.corpus.runs.lg3_lineage import replace_tensors
 
 FINAL = "checkpoints/step-00000006-s01"
 Break = Callable[[Path], Any]
