@@ -17,11 +17,13 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "missing", "warning", "hint"
 """The gravest first."""
 
 KEPT_PER_RULE: Final = 100
+"""Of one rule and severity, so that no flood of hints hides an error."""
 KEPT: Final = 1_000
+"""In all; where there are more, each rule gives up its last ones first."""
 
 
 class Findings:
-    """Takes findings from all rules, keeps the first of each rule and counts them all.
+    """Takes findings from all rules, keeps the first of each rule and severity and counts them all.
 
     What one of the waivers in force names is kept with it and counts apart.
     """
@@ -35,8 +37,9 @@ class Findings:
         """Exact number of findings that a waiver covers."""
         self._limit = limit
         self._limit_per_rule = limit_per_rule
-        self._kept: list[Finding] = []
+        self._kept: dict[tuple[Severity, str], list[Finding]] = {}
         self._per_rule: Counter[str] = Counter()
+        self._unwaived: Counter[tuple[str, Severity]] = Counter()
         self._per_severity: Counter[Severity] = Counter()
         self.not_checked: dict[str, str] = {}
         """Rule, or another thing a reader might take for checked, to the reason why it was not."""
@@ -58,13 +61,15 @@ class Findings:
         waiver = self._waivers.get((rule, place))
         if waiver is None:
             self._per_severity[severity] += 1
+            self._unwaived[rule, severity] += 1
         else:
             self.waived += 1
             self._used.add((rule, place))
         self._per_rule[rule] += 1
-        if self._per_rule[rule] > self._limit_per_rule or len(self._kept) >= self._limit:
+        kept = self._kept.setdefault((severity, rule), [])
+        if len(kept) >= self._limit_per_rule:
             return
-        self._kept.append(
+        kept.append(
             Finding(
                 rule=rule,
                 severity=severity,
@@ -97,14 +102,31 @@ class Findings:
         return {severity: self._per_severity[severity] for severity in SEVERITIES}
 
     @property
+    def rule_counts(self) -> dict[str, dict[Severity, int]]:
+        """The exact number of findings of every rule by severity, waived ones apart."""
+        found: dict[str, dict[Severity, int]] = {}
+        for (rule, severity), count in sorted(self._unwaived.items()):
+            found.setdefault(rule, {})[severity] = count
+        return found
+
+    @property
     def unused_waivers(self) -> list[Waiver]:
         """The waivers in force that no finding needs."""
         return [waiver for place, waiver in self._waivers.items() if place not in self._used]
 
     @property
     def kept(self) -> list[Finding]:
-        """The findings that were kept, the gravest first, in the order of the rules."""
-        return sorted(self._kept, key=lambda found: (SEVERITIES.index(found.severity), found.rule))
+        """The findings that were kept, the gravest first, in the order of the rules.
+
+        Every rule and severity that found something is among them, however many there are.
+        """
+        groups = [
+            self._kept[key] for key in sorted(self._kept, key=lambda key: (SEVERITIES.index(key[0]), key[1]))
+        ]
+        share = self._limit_per_rule
+        while share > 1 and sum(min(len(group), share) for group in groups) > self._limit:
+            share -= 1
+        return [found for group in groups for found in group[:share]]
 
 
 def _storable(text: str) -> str:

@@ -273,6 +273,7 @@ def _verdict(stream: Stream, checkers: list[Checker], *, status: str, account: d
         account=account,
         findings=findings.kept,
         finding_counts=findings.counts,
+        rule_counts=findings.rule_counts,
         waived=findings.waived,
     )
 

@@ -112,6 +112,7 @@ class Summary(Document):
     best: BestLoss | None = Field(description="Null without a finite evaluation on the current branch.")
     findings: list[Finding]
     finding_counts: dict[Severity, Count]
+    rule_counts: dict[str, dict[Severity, Count]]
 
 
 def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None) -> Summary:
@@ -150,6 +151,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
         best=_best_loss(stream),
         findings=stream.findings.kept,
         finding_counts=stream.findings.counts,
+        rule_counts=stream.findings.rule_counts,
     )
 
 

@@ -187,4 +187,5 @@ def _verdict(findings: Findings, *, checked: list[str], what: str, account: Mapp
         account=dict(account),
         findings=findings.kept,
         finding_counts=findings.counts,
+        rule_counts=findings.rule_counts,
     )

@@ -231,6 +231,9 @@ class Verdict(Document):
     finding_counts: dict[Severity, Count] = Field(
         description="Exact counts of what is not waived; the list above is bounded."
     )
+    rule_counts: dict[str, dict[Severity, Count]] = Field(
+        default_factory=dict, description="Exact counts of what is not waived, by rule and severity."
+    )
     waived: Count = Field(default=0, description="Findings that a waiver takes out of these counts.")
 
 

@@ -36,7 +36,7 @@ def summary_lines(summary: Summary, *, screen: Screen = PLAIN) -> Iterator[Line]
         yield heading("earlier sessions")
         yield from bounded_table([_earlier_row(session) for session in summary.earlier])
     yield from timeline(lanes_of_summary(summary), screen=screen)
-    yield from finding_lines(summary.findings, summary.finding_counts)
+    yield from finding_lines(summary.findings, summary.finding_counts, summary.rule_counts)
 
 
 def _best(best: BestLoss) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
+from ledger.audit.findings import SEVERITIES
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.parts import Counters
 from ledger.report.lines import Line, blank, bounded_table, heading, number, seconds
@@ -14,6 +15,8 @@ from ledger.report.timeline import PLAIN, Screen, lanes_of_verdict, timeline
 __all__ = ["finding_lines", "verdict_lines"]
 
 SHOWN_PER_RULE: Final = 5
+BYTES_RULES: Final = frozenset({"LG402", "LG503", "LG601", "LG705"})
+"""Rules that find stored bytes changed, which other rules may then stumble over."""
 STYLES: Final[dict[str, str]] = {
     "error": "bold red",
     "missing": "bold yellow",
@@ -32,31 +35,54 @@ def verdict_lines(verdict: Verdict, *, title: str, screen: Screen = PLAIN) -> It
     yield Line(f"status: {verdict.status}" + (f" ({evidence})" if evidence else ""))
     yield from _account_lines(verdict, screen)
     yield from finding_lines(
-        [found for found in verdict.findings if found.waiver is None], verdict.finding_counts
+        [found for found in verdict.findings if found.waiver is None],
+        verdict.finding_counts,
+        verdict.rule_counts,
     )
     yield from _waived_lines(verdict)
     yield from _unchecked_lines(verdict)
 
 
-def finding_lines(findings: list[Finding], counts: dict[Severity, int]) -> Iterator[Line]:
-    """Yield findings grouped by rule, a few of each, and their exact number."""
-    total = sum(counts.values())
-    if not total:
+def finding_lines(
+    findings: list[Finding],
+    counts: dict[Severity, int],
+    rule_counts: Mapping[str, Mapping[Severity, int]],
+) -> Iterator[Line]:
+    """Yield findings grouped by rule, causes before their consequences, a few of each and their exact number."""
+    if not any(counts.values()):
         return
     yield blank()
-    yield heading("findings: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count))
-    for (severity, rule), group in groupby(findings, key=lambda found: (found.severity, found.rule)):
+    numbers = (f"{number(count)} {name}" for name, count in counts.items() if count)
+    yield heading("findings: " + ", ".join(numbers))
+    ordered = sorted(findings, key=_cause_first)
+    groups = groupby(ordered, key=lambda found: (found.severity, found.rule))
+    for (severity, rule), group in groups:
         members = list(group)
         for found in members[:SHOWN_PER_RULE]:
             yield Line(f"  {severity} {rule} {found.where}", STYLES[severity])
             yield Line(f"      {found.message}")
-        if len(members) > SHOWN_PER_RULE:
-            yield Line(f"      … and {len(members) - SHOWN_PER_RULE} more of {rule}")
-    if total > len(findings):
-        yield Line(f"  {total - len(findings)} more were counted and not kept")
-    rules = sorted({found.rule for found in findings if found.severity != "hint"})
-    if rules:
-        yield Line(f"  what they mean: ledger explain {rules[0]}")
+        more = rule_counts.get(rule, {}).get(severity, len(members)) - SHOWN_PER_RULE
+        if more > 0:
+            yield Line(f"      … and {number(more)} more of {rule}")
+    yield from _next_step(ordered)
+
+
+def _cause_first(found: Finding) -> tuple[int, bool, bool, str]:
+    """Order by severity, then damage to the log and to stored bytes before what may only follow from it."""
+    is_form, is_bytes = found.rule.startswith("LG1"), found.rule in BYTES_RULES
+    return SEVERITIES.index(found.severity), not is_form, not is_bytes, found.rule
+
+
+def _next_step(ordered: list[Finding]) -> Iterator[Line]:
+    """Say what to read first, and what the first finding may explain."""
+    rules = list(dict.fromkeys(found.rule for found in ordered if found.severity != "hint"))
+    if not rules:
+        return
+    first = rules[0]
+    is_damage = first.startswith("LG1") or first in BYTES_RULES
+    if is_damage and len(rules) > 1:
+        yield Line(f"  begin with {first}: records that were damaged or changed explain others, too")
+    yield Line(f"  what it means and what to do: ledger explain {first}")
 
 
 def _waived_lines(verdict: Verdict) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ledger.audit import reconcile, summarize
 from ledger.audit.findings import Findings
+from ledger.audit.rules import RULES
 from ledger.report.lines import Line, number, seconds, table
 from ledger.report.summary import summary_lines
 from ledger.report.verdict import finding_lines, verdict_lines
@@ -36,15 +37,55 @@ def test_a_verdict_says_what_was_not_checked(healthy_run: Callable[[str], Path])
     assert "no control was given" in shown
 
 
+def shown_of(findings: Findings) -> list[str]:
+    return [line.text for line in finding_lines(findings.kept, findings.counts, findings.rule_counts)]
+
+
 def test_many_findings_stay_readable_and_are_counted_exactly():
     findings = Findings()
     for number_ in range(100_000):
         findings.add("LG201", "wrong", where=f"line {number_}")
-    assert len(findings.kept) == 100
+        findings.add("LG605", "other", where=f"line {number_}")
+    findings.add("LG201", "a hint", where="the last line", severity="hint")
+    assert len(findings.kept) == 201
     assert findings.counts["error"] == 100_000
-    shown = list(finding_lines(findings.kept, findings.counts))
-    assert len(shown) < 30
-    assert "99900 more were counted and not kept" in text(shown)
+    assert findings.rule_counts == {"LG201": {"error": 100_000, "hint": 1}, "LG605": {"warning": 100_000}}
+    lines = shown_of(findings)
+    assert lines[1] == "findings: 100,000 error, 100,000 warning, 1 hint"
+    assert lines.count("      … and 99,995 more of LG201") == 1
+    assert lines.count("      … and 99,995 more of LG605") == 1
+    assert len(lines) < 40
+
+
+def test_no_flood_hides_another_rule_or_a_graver_finding():
+    findings = Findings()
+    rules = sorted(RULES)
+    for rule in rules:
+        for number_ in range(150):
+            findings.add(rule, "wrong", where=f"line {number_}", severity="hint")
+    findings.add("LG306", "the one error", where="the end", severity="error")
+    assert len(findings.kept) <= 1000
+    assert {found.rule for found in findings.kept} == set(rules)
+    assert findings.kept[0].message == "the one error"
+    assert findings.counts["hint"] == 150 * len(rules)
+
+
+def test_damage_comes_before_what_may_follow_from_it():
+    findings = Findings()
+    for rule in ("LG211", "LG302", "LG402", "LG102", "LG701"):
+        findings.add(rule, "wrong", where="somewhere")
+    lines = shown_of(findings)
+    order = [line.split()[1] for line in lines if line.startswith(("  error", "  missing"))]
+    assert order == ["LG102", "LG402", "LG211", "LG302", "LG701"]
+    assert lines[-2].startswith("  begin with LG102")
+    assert lines[-1].endswith("ledger explain LG102")
+
+
+def test_a_single_finding_has_no_order_to_explain():
+    findings = Findings()
+    findings.add("LG402", "wrong", where="somewhere")
+    assert shown_of(findings)[-1] == "  what it means and what to do: ledger explain LG402"
+    assert not any("begin with" in line for line in shown_of(findings))
 
 
 def test_the_gravest_findings_come_first():
