@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import ClassVar, Literal
 
+import msgspec
 from pydantic import Field
 
 from ledger import __version__
+from ledger.audit.control import branch_rows
 from ledger.audit.recipe import environment_differences
 from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream
 from ledger.audit.stream import Stream
@@ -53,6 +55,12 @@ class Comparison(Document):
     recipe: list[RecipeDifference] = Field(description="Identity first, then operational, then volatile.")
     environment: list[str] = Field(description="What differs between the environments of the last sessions.")
     data: list[ResultPair] = Field(description="Data identities that differ.")
+    facts: list[ResultPair] = Field(
+        description="What else defines the runs and differs: name, purpose, parent, lock, geometry."
+    )
+    courses: dict[str, str] = Field(
+        description="How far both took the same course: `batches` and `measures` to the first difference, or none."
+    )
     results: list[ResultPair] = Field(description="Totals and measurements of both, equal or not.")
     not_compared: dict[str, str]
 
@@ -65,8 +73,8 @@ def compare_runs(first: str | os.PathLike[str], second: str | os.PathLike[str]) 
         UsageError, InvalidDocumentError, NewerVersionError, UnsafeError, StorageError: as `reconcile`.
     """
     sides = [_read(path) for path in (first, second)]
-    (one, one_tally), (two, two_tally) = sides
-    not_compared: dict[str, str] = {}
+    (one, one_sessions), (two, two_sessions) = sides
+    not_compared = _damage(one, two)
     recipe = _recipes(one, two, not_compared)
     return Comparison(
         tool_version=__version__,
@@ -75,12 +83,14 @@ def compare_runs(first: str | os.PathLike[str], second: str | os.PathLike[str]) 
         recipe=recipe,
         environment=_environments(one, two, not_compared),
         data=_data(one, two),
-        results=_results(one, two, one_tally, two_tally),
+        facts=_facts(one, two),
+        courses=_courses(one, two, not_compared),
+        results=_results(one, two, one_sessions, two_sessions),
         not_compared=not_compared,
     )
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Stream, SessionSummary]:
+def _read(path: str | os.PathLike[str]) -> tuple[Stream, list[SessionSummary]]:
     stream, _ = open_stream(find_run(path))
     tally = TallyChecker(stream)
     audit_stream(stream, [*form_checkers(stream), tally])
@@ -88,7 +98,17 @@ def _read(path: str | os.PathLike[str]) -> tuple[Stream, SessionSummary]:
         raise EvidenceMissingError(
             "the log tells of no session", path=path, expected="a run that was started"
         )
-    return stream, tally.summaries()[-1]
+    return stream, tally.summaries()
+
+
+def _damage(one: Stream, two: Stream) -> dict[str, str]:
+    """Say which log cannot be trusted: what is compared is what could be read of it."""
+    problems = {}
+    for which, stream in (("first", one), ("second", two)):
+        found = next((found for found in stream.findings.kept if found.severity == "error"), None)
+        if found is not None:
+            problems[f"the whole log of the {which}"] = f"{found.rule} {found.where}: {found.message}"
+    return problems
 
 
 def _start(stream: Stream) -> SessionStart:
@@ -135,24 +155,76 @@ def _data(one: Stream, two: Stream) -> list[ResultPair]:
     ]
 
 
-def _results(one: Stream, two: Stream, first: SessionSummary, second: SessionSummary) -> list[ResultPair]:
+def _facts(one: Stream, two: Stream) -> list[ResultPair]:
+    first, second = _start(one), _start(two)
     pairs: list[tuple[str, Json, Json]] = [
-        ("target step", one.history.target_step(), two.history.target_step()),
-        ("sessions", len(one.history.sessions), len(two.history.sessions)),
-        ("step", first.last.step, second.last.step),
-        ("attempts", first.last.attempts, second.last.attempts),
-        ("skipped", first.last.skipped, second.last.skipped),
-        ("tokens_seen", first.last.tokens_seen, second.last.tokens_seen),
-        ("spent tokens", one.history.spent().tokens_seen, two.history.spent().tokens_seen),
-        ("status", first.status, second.status),
-        ("loss_last", first.loss_last, second.loss_last),
-        ("grad_norm_last", first.grad_norm_last, second.grad_norm_last),
-        ("training tokens/s", first.training_tokens_per_second, second.training_tokens_per_second),
+        (name, _plain(getattr(one.history.facts, name, None)), _plain(getattr(two.history.facts, name, None)))
+        for name in ("name", "purpose", "parent", "recipe_lock_sha256", "model", "optimizer")
     ]
-    ours = {str(entry["split"]): entry for entry in first.evaluations}
-    theirs = {str(entry["split"]): entry for entry in second.evaluations}
     pairs += [
-        (f"{split} loss", ours.get(split, {}).get("loss"), theirs.get(split, {}).get("loss"))
-        for split in sorted(ours.keys() | theirs.keys())
+        (name, getattr(first, name), getattr(second, name))
+        for name in ("tokens_per_microbatch", "accumulation", "data_parallel")
     ]
-    return [ResultPair(name=name, first=left, second=right) for name, left, right in pairs]
+    return [ResultPair(name=name, first=left, second=right) for name, left, right in pairs if left != right]
+
+
+def _plain(value: object) -> Json:
+    return msgspec.to_builtins(value)
+
+
+def _courses(one: Stream, two: Stream, not_compared: dict[str, str]) -> dict[str, str]:
+    """Say up to where both read the same batches and measured the same, at the places that both logged."""
+    ours, theirs = branch_rows(one), branch_rows(two)
+    places = sorted(ours.keys() & theirs.keys())
+    if not places:
+        not_compared["batches and measures"] = "the two logged no common place"
+        return {}
+    alike = f"alike at all {len(places)} places that both logged, up to step {ours[places[-1]].step}"
+    courses = {}
+    for name, column in (("batches", "chain"), ("measures", "measured")):
+        other = next((at for at in places if ours[at].column(column) != theirs[at].column(column)), None)
+        courses[name] = (
+            alike if other is None else f"differ first at step {ours[other].step}, after {other} microbatches"
+        )
+    return courses
+
+
+def _results(
+    one: Stream, two: Stream, ours: list[SessionSummary], theirs: list[SessionSummary]
+) -> list[ResultPair]:
+    """Return the numbers of both: of their branches, and the seconds and tokens that were spent in all."""
+    left, right = _result(one, ours), _result(two, theirs)
+    names = [*left, *(name for name in right if name not in left)]
+    return [ResultPair(name=name, first=left.get(name), second=right.get(name)) for name in names]
+
+
+def _result(stream: Stream, sessions: list[SessionSummary]) -> dict[str, Json]:
+    history, last = stream.history, sessions[-1]
+    on_branch = [found for found in sessions if found.on_branch_up_to_step is not None]
+    trained = [found for found in on_branch if found.loss_last is not None]
+    spent = history.spent()
+    best = history.best()
+    latest = history.latest(
+        found for found in history.checkpoints() if found.path in stream.files.complete_checkpoints
+    )
+    manifest = None if latest is None else stream.files.complete_checkpoints[latest.path].manifest.document
+    evaluations = {found.split: found.loss for found in history.evaluations()}
+    return {
+        "target step": history.target_step(),
+        "sessions": len(sessions),
+        "last session": last.status,
+        "step": last.last.step,
+        "attempts": last.last.attempts,
+        "skipped": last.last.skipped,
+        "tokens_seen": last.last.tokens_seen,
+        "spent tokens": spent.tokens_seen,
+        "elapsed seconds": sum(found.elapsed_seconds for found in sessions),
+        "training tokens/s": last.training_tokens_per_second,
+        "last loss": trained[-1].loss_last if trained else None,
+        "last grad norm": trained[-1].grad_norm_last if trained else None,
+        **{f"{split} loss": loss for split, loss in sorted(evaluations.items())},
+        "best loss": None if best is None else best.evaluation.loss,
+        "latest checkpoint at step": None if latest is None else latest.counters.step,
+        "its model": None if manifest is None else manifest.state.model,
+        "its optimizer": None if manifest is None else manifest.state.optimizer,
+    }

@@ -21,7 +21,7 @@ from ledger.records.events import Train
 from ledger.records.fields import Json
 from ledger.records.layout import LOG
 
-__all__ = ["ControlChecker"]
+__all__ = ["ControlChecker", "branch_rows"]
 
 TOLERANCE: Final = 1e-3
 """Relative tolerance on loss, norm and rate where the recipe does not declare deterministic execution."""
@@ -95,7 +95,7 @@ class ControlChecker(Checker):
                 self._conclude(rule, "not testable", why)
             return
         self._check_start(control)
-        ours, theirs = _branch_rows(self.stream), _branch_rows(control)
+        ours, theirs = branch_rows(self.stream), branch_rows(control)
         pairs = [(ours[place], theirs[place]) for place in sorted(ours.keys() & theirs.keys())]
         if (why := self._too_little(pairs)) is not None:
             for rule in ("LG802", "LG803", "LG804"):
@@ -249,7 +249,7 @@ class ControlChecker(Checker):
             self.findings.add(rule, problem, where=where, severity="hint")
 
 
-def _branch_rows(stream: Stream) -> dict[int, Row]:
+def branch_rows(stream: Stream) -> dict[int, Row]:
     """Return the train events on the current branch, all of whole windows, by the microbatches at their end."""
     found = {}
     for segment in stream.history.branch():

@@ -15,7 +15,7 @@ from ledger.audit.corpus import Corpus
 from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream
 from ledger.audit.subject import require_folder
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, StorageError
 from ledger.records.base import Document, Record
 from ledger.records.fields import Count
 from ledger.records.layout import LOG, RUN
@@ -54,6 +54,10 @@ class Listing(Document):
     schema_name: Literal["ledger.listing"] = Field("ledger.listing", alias="schema")
     version: Literal[1] = 1
     runs: list[ListedRun]
+    unreadable: dict[str, str] = Field(
+        default_factory=dict,
+        description="Folder below the one that was named to why it could not be looked into.",
+    )
 
 
 def list_runs(folder: str | os.PathLike[str]) -> Listing:
@@ -67,22 +71,34 @@ def list_runs(folder: str | os.PathLike[str]) -> Listing:
     """
     root = Path(folder)
     require_folder(root, what="runs")
-    return Listing(runs=[_listed(found, root) for found in _runs_in(root, depth=0)])
+    OS.list_directory(root)
+    unreadable: dict[str, str] = {}
+    runs = [_listed(found, root) for found in _runs_in(root, root=root, depth=0, unreadable=unreadable)]
+    return Listing(runs=runs, unreadable=unreadable)
 
 
-def _runs_in(folder: Path, *, depth: int) -> Iterator[Path]:
-    if any(OS.exists(folder / name) for name in (LOG, RUN)):
+def _runs_in(folder: Path, *, root: Path, depth: int, unreadable: dict[str, str]) -> Iterator[Path]:
+    """Yield the folders of runs; one that the system does not let us look into is noted and passed over."""
+    try:
+        is_run = any(OS.exists(folder / name) for name in (LOG, RUN))
+        names = [] if is_run or depth == DEEPEST else OS.list_directory(folder)
+        folders = [folder / name for name in names if is_own_folder(folder / name)]
+    except StorageError as error:
+        unreadable[_shown(folder, root)] = str(error)
+        return
+    if is_run:
         yield folder
-        return
-    if depth == DEEPEST:
-        return
-    for name in OS.list_directory(folder):
-        if is_own_folder(folder / name):
-            yield from _runs_in(folder / name, depth=depth + 1)
+    for found in folders:
+        yield from _runs_in(found, root=root, depth=depth + 1, unreadable=unreadable)
+
+
+def _shown(folder: Path, root: Path) -> str:
+    """Return a path below the root; what is no text in it is escaped."""
+    return str(folder.relative_to(root)).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _listed(run: Path, root: Path) -> ListedRun:
-    path = str(run.relative_to(root))
+    path = _shown(run, root)
     try:
         return _read(run, path)
     except LedgerError as error:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["SHORT", "clipped", "code_span", "harmless"]
+__all__ = ["SHORT", "clipped", "code_span", "harmless", "one_line"]
 
 LONGEST: Final = 400
 """Characters of one text that a report shows."""
@@ -23,6 +23,11 @@ def _escaped(character: str) -> str:
     if character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def one_line(text: str) -> str:
+    """Return harmless text in which a line break is shown as such, so that it stays in its row."""
+    return harmless(text).replace("\n", r"\n")
 
 
 def clipped(text: str, *, longest: int = LONGEST) -> str:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.audit import list_runs
+from ledger.cli import main
 from ledger.errors import UsageError
+from ledger.storage.filesystem import FileSystem
+from tests.support.faults import diverted
 
 
 def test_every_run_below_a_folder_is_listed(healthy_run: Callable[[str], Path], tmp_path: Path):
@@ -40,3 +47,50 @@ def test_an_empty_folder_has_no_runs(tmp_path: Path):
     assert list_runs(tmp_path).runs == []
     with pytest.raises(UsageError):
         list_runs(tmp_path / "nowhere")
+
+
+def test_odd_neighbours_are_passed_over(healthy_run: Callable[[str], Path], tmp_path: Path):
+    shutil.copytree(healthy_run("plain"), tmp_path / "run")
+    (tmp_path / "run.attestation.json").write_text("{}")
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "metadata.json").write_text("{}")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "metrics.jsonl")
+    found = list_runs(tmp_path)
+    assert [(run.path, run.status) for run in found.runs] == [("pipe", "unreadable"), ("run", "complete")]
+    assert found.unreadable == {}
+
+
+def test_a_folder_that_cannot_be_looked_into_hides_no_other(
+    healthy_run: Callable[[str], Path], tmp_path: Path
+):
+    shutil.copytree(healthy_run("plain"), tmp_path / "run")
+    (tmp_path / "locked" / "inside").mkdir(parents=True)
+
+    class Locked(FileSystem):
+        def perform(self, operation: str, path: Any, function: Any, *arguments: Any, **options: Any) -> Any:
+            if operation == "list" and Path(path).name == "locked":
+                raise PermissionError(errno.EACCES, "denied")
+            return super().perform(operation, path, function, *arguments, **options)
+
+    with diverted(Locked()):
+        found = list_runs(tmp_path)
+    assert [run.path for run in found.runs] == ["run"]
+    assert "denied" in found.unreadable["locked"]
+
+
+def test_names_that_are_no_text_stay_in_their_row(
+    healthy_run: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("two\nlines\x1b[31m", os.fsdecode(b"caf\xe9")):
+        shutil.copytree(healthy_run("plain"), tmp_path / name)
+    assert main(["list", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith(r"  caf\udce9 ")
+    assert lines[2].startswith(r"  two\nlines\x1b[31m ")
+    assert main(["list", str(tmp_path), "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["path"].encode() for run in runs] == [rb"caf\udce9", b"two\nlines\x1b[31m"]
