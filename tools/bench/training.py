@@ -7,7 +7,9 @@ with the attention kernel and the optimizer that nanoGPT takes on a CPU: torch's
 without the fused kernel, gradients clipped by torch. The decoder is trained as the trainer does it. Both see the same
 batch, the feed-forward sizes make their parameters equal to within a percent, and they take turns.
 
-    python -P tools/bench/training.py [--rounds N] [--threads 1,2]
+    python -P tools/bench/training.py [--rounds N] [--threads 1,2] [--batch N]
+
+Where the processor has no instructions for bfloat16 an update takes minutes: measure with `--batch 1` there.
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5, help="updates of each kind that are measured")
     parser.add_argument("--threads", default="1,2", help="numbers of threads to try")
+    parser.add_argument("--batch", type=int, default=BATCH, help="sequences of a batch")
     options = parser.parse_args(arguments)
     torch.manual_seed(0)
-    tokens = torch.randint(VOCABULARY, (BATCH, SEQUENCE + 1))
+    tokens = torch.randint(VOCABULARY, (options.batch, SEQUENCE + 1))
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     ours = Decoder(
         ModelConfig(
@@ -58,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sequence=SEQUENCE,
     )
     plain = PlainGpt()
-    print(f"parameters: decoder {_count(ours):,}, plain GPT {_count(plain):,}; batch {BATCH} x {SEQUENCE}")
+    print(
+        f"parameters: decoder {_count(ours):,}, plain GPT {_count(plain):,}; batch {options.batch} x {SEQUENCE}"
+    )
     for precision in PRECISIONS:
         contenders = {
             "plain GPT": plain_step(plain, precision, inputs, targets),
@@ -68,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             torch.set_num_threads(threads)
             print(f"\n{precision.name}, {threads} thread{'s' * (threads > 1)}")
             measure(
-                {name: Contender(step, BATCH * SEQUENCE) for name, step in contenders.items()},
+                {name: Contender(step, tokens.numel() - options.batch) for name, step in contenders.items()},
                 rounds=options.rounds,
                 unit="tokens/s",
                 base="plain GPT",
