@@ -21,14 +21,21 @@ from typing import Final, Literal
 from data_prep.config import PreparationConfig
 from data_prep.engines.base import WorkerDiedError
 from data_prep.existing import is_occupied, verify_existing
-from data_prep.job import open_job, require_unchanged
+from data_prep.job import Job, open_job, require_unchanged
 from data_prep.journal import JOURNAL_NAME, has_shards
 from data_prep.progress import Progress, Quiet
 from data_prep.run import run_plan
 from data_prep.workspace import Workspace, open_workspace
 from ledger.dataset.blocks import block_digests
 from ledger.dataset.manifest import METADATA_NAME, NOTES_NAME, TOKENIZER_NAME, listed_files
-from ledger.errors import StorageError, UsageError
+from ledger.errors import (
+    EvidenceMissingError,
+    InvalidDocumentError,
+    LedgerError,
+    StorageError,
+    UsageError,
+    VerificationError,
+)
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.storage.atomic import create_file
 from ledger.storage.clock import Clock, SystemClock
@@ -88,7 +95,8 @@ def prepare(
     refuse_network_file_system(target, is_allowed=allow_network_fs)
     started, begin = clock.now(), clock.monotonic()
     with open_workspace(target, fs=fs) as workspace, _keeping_shards(workspace, fs=fs):
-        outcome = run_plan(workspace.directory, job=job)
+        with _blaming_changes(job):
+            outcome = run_plan(workspace.directory, job=job)
         require_unchanged(job)
         notes = PreparationNotes(
             metadata_sha256=document_sha256(outcome.manifest),
@@ -118,6 +126,19 @@ def _keeping_shards(workspace: Workspace, *, fs: FileSystem) -> Iterator[None]:
         yield
     except _RESUMABLE:
         workspace.is_worth_keeping = has_shards(workspace.directory, fs=fs)
+        raise
+
+
+@contextmanager
+def _blaming_changes(job: Job) -> Iterator[None]:
+    """Where the text cannot be used or runs out, and an input is no longer what it was, say that instead."""
+    try:
+        yield
+    except (EvidenceMissingError, InvalidDocumentError, VerificationError) as error:
+        try:
+            require_unchanged(job)
+        except LedgerError as change:
+            raise change from error
         raise
 
 

@@ -207,15 +207,22 @@ def _finish(sink: Sink, *, name: str, job: Job) -> SplitInventory:
         problem = f"no document of the source fell into {name}"
         advice = "give more text, another split.key or another split.validation_fraction"
         raise EvidenceMissingError(problem, expected="at least one document that is not empty", advice=advice)
-    plan = job.plan.preparation
-    asked = plan.train_tokens if name == "train" else job.config.validation_tokens
+    asked, because = _asked(name, job=job)
     if asked and inventory.tokens < asked and job.config.if_short == "error":
         problem = f"the source ran out after {inventory.tokens} {name} tokens"
         advice = f"give more text, lower {name}_tokens, or set if_short=accept"
-        raise EvidenceMissingError(
-            problem, expected=f"at least {asked}, as {name}_tokens asks", advice=advice
-        )
+        raise EvidenceMissingError(problem, expected=f"at least {asked}, as {because} asks", advice=advice)
     return inventory
+
+
+def _asked(name: str, *, job: Job) -> tuple[int | None, str]:
+    """Return the tokens that a split must have, and what in the configuration says so."""
+    config, planned = job.config, job.plan.preparation.train_tokens
+    if name != "train":
+        return config.validation_tokens, f"{name}_tokens"
+    if planned == config.train_tokens:
+        return planned, "train_tokens"
+    return planned, f"train_tokens={config.train_tokens}, rounded up to whole groups and a last target,"
 
 
 def _sum(*counts: dict[LeftOut, int]) -> dict[LeftOut, int]:

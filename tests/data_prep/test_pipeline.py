@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,11 +119,20 @@ def test_train_tokens_stops_after_the_document_that_reaches_it(source, tmp_path)
 
 
 def test_a_source_that_runs_out_says_so(source, tmp_path):
-    with pytest.raises(EvidenceMissingError, match=r"ran out after .* train tokens"):
-        prepare(configure(source, train_tokens=10**6), output=tmp_path / "data")
-    assert not (tmp_path / "data").exists()
     accepted = configure(source, train_tokens=10**6, if_short="accept")
-    assert prepare(accepted, output=tmp_path / "data").manifest.splits["train"].tokens < 10**6
+    tokens = prepare(accepted, output=tmp_path / "data").manifest.splits["train"].tokens
+    prepare(configure(source, train_tokens=tokens), output=tmp_path / "all")
+    with pytest.raises(EvidenceMissingError) as caught:
+        prepare(configure(source, train_tokens=tokens + 1), output=tmp_path / "more")
+    assert f"ran out after {tokens} train tokens; expected at least {tokens + 1}, as train" in str(
+        caught.value
+    )
+    with pytest.raises(EvidenceMissingError, match=rf"at least 10001, as train_tokens={tokens}, rounded up"):
+        prepare(
+            configure(source, train_tokens=tokens, shard_tokens=5_000, group_shards=2),
+            output=tmp_path / "grouped",
+        )
+    assert not (tmp_path / "more").exists()
 
 
 def test_a_fraction_of_nothing_makes_no_validation(source, tmp_path):
@@ -207,21 +218,50 @@ def test_missing_folders_above_the_output_are_made(source, tmp_path):
 
 
 class Meddler(Quiet):
-    """Changes the input once tokenizing has begun."""
+    """Changes the input when a stage begins."""
 
-    def __init__(self, source: Path) -> None:
-        self._source = source
+    def __init__(self, change: Callable[[], object], *, stage: str) -> None:
+        self._change = change
+        self._stage = stage
 
     def stage(self, name: str, **_options: object) -> None:
-        if name == "tokenize":
-            with self._source.open("a") as file:
-                file.write('{"text":"late"}\n')
+        if name.startswith(self._stage):
+            self._change()
 
 
-def test_an_input_that_changes_meanwhile_is_an_error(source, tmp_path):
-    with pytest.raises(RefusedError, match=r"input changed .*corpus\.jsonl"):
-        prepare(configure(source), output=tmp_path / "data", progress=Meddler(source))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl"]
+def flip(path: Path) -> None:
+    """Change one byte and nothing that a listing shows."""
+    times = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"Document", b"document", 1))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def replace(path: Path) -> None:
+    write_jsonl(path.with_name("other"), texts(9)).replace(path)
+
+
+CHANGES_MEANWHILE = {
+    "one byte, of the same size and time": flip,
+    "cut in a line": lambda path: os.truncate(path, path.stat().st_size - 5),
+    "cut behind a line": lambda path: path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:-3])),
+    "cut to nothing": lambda path: os.truncate(path, 0),
+    "a line more": lambda path: path.write_bytes(path.read_bytes() + b'{"text":"late"}\n'),
+    "another file": replace,
+}
+
+
+MOMENTS = [*((name, "tokenize") for name in CHANGES_MEANWHILE), (next(iter(CHANGES_MEANWHILE)), "check that")]
+
+
+@pytest.mark.parametrize(("name", "stage"), MOMENTS)
+def test_an_input_that_changes_meanwhile_is_an_error(name, stage, tmp_path):
+    """One of several files; also where it is read as if it had ended, or as if a document were bad."""
+    paths = [write_jsonl(tmp_path / f"{number}.jsonl", texts(20)) for number in range(3)]
+    config = configure(paths[0], source__files=list(map(str, paths)), train_tokens=1_000)
+    meddler = Meddler(lambda: CHANGES_MEANWHILE[name](paths[1]), stage=stage)
+    with pytest.raises(RefusedError, match=r"input changed while it was being prepared: 1\.jsonl \("):
+        prepare(config, output=tmp_path / "data", progress=meddler)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl"]
 
 
 def test_a_bad_document_leaves_nothing_behind(tmp_path):
@@ -281,15 +321,9 @@ def test_duplicates_of_a_real_corpus_do_not_leak(tmp_path):
     assert (tmp_path / "data" / "train-00000.npy").stat().st_size == 128 + 2 * 20_000
 
 
-class Remover(Meddler):
-    """Removes the input once tokenizing has begun."""
-
-    def stage(self, name: str, **_options: object) -> None:
-        if name == "tokenize":
-            self._source.unlink()
-
-
 def test_an_input_that_vanishes_meanwhile_is_an_error(source, tmp_path):
     with pytest.raises(EvidenceMissingError, match=r"corpus\.jsonl: there is no such file"):
-        prepare(configure(source), output=tmp_path / "data", progress=Remover(source))
+        prepare(
+            configure(source), output=tmp_path / "data", progress=Meddler(source.unlink, stage="tokenize")
+        )
     assert list(tmp_path.iterdir()) == []
