@@ -62,16 +62,28 @@ class Encoder:
         """Return the ids of every document, each ended by end-of-text.
 
         Raises:
-            InvalidDocumentError: the tokenizer made an id outside its vocabulary, or end-of-text out of text.
+            InvalidDocumentError: the tokenizer fails on a text, or makes an id outside its vocabulary, or end-of-text
+                out of text.
         """
         eos = np.array([self._rules.eos_id], dtype=np.int64)
         parts: list[NDArray[Any]] = []
-        for ids in self._backend.encode([document.text for document in documents]):
+        for ids in self._encode(documents):
             parts += (np.asarray(ids, dtype=np.int64), eos)
         lengths = [part.size + 1 for part in parts[::2]]
         wide = np.concatenate(parts)
         self._check(wide, lengths=lengths, documents=documents)
         return EncodedBatch(wide.astype(self._rules.dtype), lengths)
+
+    def _encode(self, documents: Sequence[Document]) -> Sequence[Sequence[int] | NDArray[Any]]:
+        try:
+            return self._backend.encode([document.text for document in documents])
+        except InvalidDocumentError as error:
+            if len(documents) == 1:
+                problem = f"{self._rules.path}: {error.problem}"
+                raise InvalidDocumentError(
+                    problem, path=documents[0].path, place=documents[0].place, advice=error.advice
+                ) from error
+        return [self._encode([document])[0] for document in documents]  # to find out on which one
 
     def _check(self, wide: NDArray[Any], *, lengths: list[int], documents: Sequence[Document]) -> None:
         rules = self._rules

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ledger.errors import EvidenceMissingError, InvalidDocumentError
 
 __all__ = ["LibraryBackEnd", "require_library"]
 
+_GAP: Final = "\uffff<no entry for this text>\uffff"
+
 
 class LibraryBackEnd:
     """The library with a `tokenizer.json` loaded."""
 
-    def __init__(self, data: bytes, *, path: str) -> None:
+    def __init__(self, data: bytes, *, path: str, is_strict: bool = False) -> None:
         """Load a tokenizer from the bytes of its file.
+
+        Args:
+            data: the bytes.
+            path: its name in messages.
+            is_strict: refuse text for which it has no entry where it would drop that in silence.
 
         Raises:
             InvalidDocumentError: they are not a tokenizer.
@@ -26,6 +33,8 @@ class LibraryBackEnd:
         """
         self.library = _load(data, path=path)
         self._path = path
+        if is_strict:
+            _forbid_gaps(self.library)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of every text.
@@ -37,6 +46,8 @@ class LibraryBackEnd:
             encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         except Exception as error:  # the library raises this very class for whatever it cannot do
             problem = f"the tokenizer fails on text: {error}"
+            if _GAP in str(error):
+                problem = "the tokenizer has no entry for some of this text, and would drop it"
             raise InvalidDocumentError(problem, path=self._path, advice="repair or replace it") from error
         return [encoding.ids for encoding in encodings]
 
@@ -48,6 +59,13 @@ def require_library() -> Any:
     except ModuleNotFoundError as error:
         problem = "preparing a dataset takes the library `tokenizers`, which is not installed"
         raise EvidenceMissingError(problem, advice="pip install 'pilot-ledger[data]'") from error
+
+
+def _forbid_gaps(library: Any) -> None:
+    """Have a BPE without an entry for the unknown look for one that is not there, which the library refuses."""
+    model = library.model
+    if type(model).__name__ == "BPE" and model.unk_token is None:
+        model.unk_token = _GAP
 
 
 def _load(data: bytes, *, path: str) -> Any:

@@ -50,7 +50,7 @@ class EncoderSpec:
 
     def build(self) -> Encoder:
         """Load the back end."""
-        load = partial(LibraryBackEnd, self.data, path=self.rules.path)
+        load = partial(LibraryBackEnd, self.data, path=self.rules.path, is_strict=True)
         return Encoder(
             load() if self.pairs is None else FastBackEnd(self.pairs, spare=load), rules=self.rules
         )

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from data_prep.encoding import Encoder
-from data_prep.sources.document import document_from
+from data_prep.engines.base import EncoderSpec
+from data_prep.sources.document import Document, document_from
 from data_prep.tokenizer import Tokenizer, train_byte_level_bpe
 from ledger.errors import ConfigError, EvidenceMissingError, InvalidDocumentError
 from tests.data_prep.corpus import EOS, texts
@@ -133,3 +134,21 @@ def test_a_tokenizer_that_fails_on_text_is_named():
     given = Tokenizer(str(tokenizer.to_str()).encode(), eos_token=EOS, path="words.json")
     with pytest.raises(InvalidDocumentError, match=r"words\.json: the tokenizer fails on text"):
         given.backend.encode(["a word"])
+
+
+@pytest.mark.parametrize("is_fallback", [False, True])
+def test_text_that_a_tokenizer_has_no_entry_for_is_never_dropped(is_fallback):
+    """The library leaves such characters out in silence where a BPE names no entry for the unknown."""
+    library = importlib.import_module("tokenizers")
+    vocabulary = {EOS: 0, "a": 1, "b": 2, " ": 3, "<0x63>": 4}
+    model = library.models.BPE(vocab=vocabulary, merges=[], byte_fallback=is_fallback)
+    data = str(library.Tokenizer(model).to_str()).encode()
+    given = Tokenizer(data, eos_token=EOS, path="letters.json")
+    assert given.backend.encode(["a日b"])[0] == [1, 2]
+    encoder = EncoderSpec(data, None, given.rules).build()
+    documents = [
+        Document(text.encode(), "corpus", f"line {n}") for n, text in enumerate(["ab", "b a", "a日b"])
+    ]
+    assert encoder.encode(documents[:2]).ids.tolist() == [1, 2, 0, 2, 3, 1, 0]
+    with pytest.raises(InvalidDocumentError, match=r"corpus: line 2: letters\.json: .* would drop it"):
+        encoder.encode(documents)
