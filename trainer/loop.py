@@ -6,6 +6,7 @@ It computes and says what it did; counting, logging and committing are the recor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -29,6 +30,15 @@ from trainer.signals import StopRequest
 from trainer.state import TrainingState
 
 __all__ = ["Training", "TrainingFailedError", "fit"]
+
+
+ADVICE: Final[dict[SkipReason, str]] = {
+    "overflow": "lower precision.initial_scale, allow more skips in a row",
+    "nonfinite_loss": "lower the learning rate or lengthen the warm-up",
+    "nonfinite_grad": "lower the learning rate or lengthen the warm-up",
+    "guard": "widen the guards, or lower the learning rate",
+}
+"""What may help against skips of each kind."""
 
 
 class TrainingFailedError(LedgerError):
@@ -159,15 +169,17 @@ def skip_update(training: Training, reason: SkipReason, *, loss: float, norm: fl
 
 
 def refuse_endless_skips(training: Training, reason: SkipReason) -> None:
-    """Raise `TrainingFailedError` when as many attempts in a row were skipped as the recipe allows."""
+    """Raise `TrainingFailedError` after as many skips in a row as the recipe allows, or when no loss scale is left."""
     skips, limit = training.recorder.consecutive_skips, training.config.limits.consecutive_skips
-    if skips >= limit:
-        raise TrainingFailedError(
-            f"{skips} attempts in a row were skipped, the last one for {reason}",
-            place=f"after step {training.recorder.step}",
-            expected=f"fewer than limits.consecutive_skips = {limit}",
-            advice="lower the learning rate or lengthen the warm-up, and look at the overflow events of the log",
-        )
+    has_scale = training.state.scaler.scale > 0
+    if skips < limit and has_scale:
+        return
+    raise TrainingFailedError(
+        f"{skips} attempts in a row were skipped, the last one for {reason}",
+        place=f"after step {training.recorder.step}",
+        expected=f"fewer than limits.consecutive_skips = {limit}" if has_scale else "a loss scale above 0",
+        advice=f"{ADVICE[reason]}, and look at the overflow events of the log",
+    )
 
 
 def finish_step(training: Training) -> None:

@@ -108,6 +108,9 @@ def test_a_raised_target_keeps_the_horizon(dataset):
         ("checkpoint", {"policy": "interval"}),
         ("run", {"target_step": 0}),
         ("machine", {"device": "tpu"}),
+        ("precision", {"name": "fp16", "initial_scale": 1e300}),
+        ("precision", {"name": "fp16", "initial_scale": 1e-300}),
+        ("precision", {"name": "fp16", "growth_factor": 1.0001}),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(dataset, section, changes):

@@ -14,6 +14,7 @@ from ledger.records.events import Overflow, Train
 from tests.trainer.records import assert_same_training, events, sessions
 from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer.config import Fp16Config, Fp32Config, TrainerConfig
+from trainer.loop import TrainingFailedError
 from trainer.precision import LossScaler, reason_to_skip
 
 FP16 = {"name": "fp16", "initial_scale": 2.0**18, "growth_interval": 3}
@@ -109,6 +110,16 @@ def test_a_real_overflow_skips_the_update_after_its_tokens_were_counted(dataset,
     assert last.tokens_seen == (8 + len(skips)) * 32
     assert last.growth_tracker is not None
     assert sessions(tmp_path / "run") == [("fresh", "completed")]
+
+
+def test_a_scale_that_fell_to_zero_ends_the_run_as_failed(dataset, tmp_path):
+    precision = {"name": "fp16", "initial_scale": 2.0**30, "backoff_factor": 1e-320}
+    with pytest.raises(TrainingFailedError, match=r"1 attempts in a row.*loss scale above 0.*initial_scale"):
+        train(tiny_config(dataset, precision=precision), tmp_path / "run")
+    assert sessions(tmp_path / "run") == [("fresh", "failed")]
+    (skip,) = [event for event in events(tmp_path / "run") if isinstance(event, Overflow)]
+    assert skip.loss_scale is not None
+    assert skip.loss_scale.after == 0
 
 
 @pytest.mark.parametrize("muon", [None, {"learning_rate": 0.02}])

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from ledger.config import StrictModel, leaf
+from ledger.laws.scaler import parse_scaler_law
 
 __all__ = [
     "Bf16Config",
@@ -163,6 +164,11 @@ class Fp16Config(StrictModel):
     """What it is multiplied by at an overflow."""
     growth_interval: int = leaf("identity", 2_000, ge=1)
     """Successful updates in a row until the scale grows."""
+
+    @model_validator(mode="after")
+    def _is_a_law(self) -> Fp16Config:
+        parse_scaler_law(self.model_dump())
+        return self
 
 
 PrecisionConfig: TypeAlias = Annotated[Fp32Config | Bf16Config | Fp16Config, Field(discriminator="name")]
