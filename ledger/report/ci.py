@@ -7,7 +7,7 @@ CI systems read; SARIF is OASIS' (https://docs.oasis-open.org/sarif/sarif/v2.1.0
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -41,7 +41,7 @@ def junit_xml(verdict: Verdict, *, run: str) -> str:
         by_rule.setdefault(found.rule, []).append(found)
     suite = Element("testsuite", name="ledger reconcile")
     for rule in sorted({*verdict.checked, *by_rule}):
-        _add_rule(suite, rule, by_rule.get(rule, []))
+        _add_rule(suite, rule, by_rule.get(rule, []), counts=verdict.rule_counts.get(rule, {}))
     for reasons in (verdict.not_checked, verdict.not_applicable):
         for name, reason in reasons.items():
             if name not in by_rule:
@@ -65,14 +65,18 @@ def junit_xml(verdict: Verdict, *, run: str) -> str:
     return data.decode("ascii") + "\n"
 
 
-def _add_rule(suite: Element, rule: str, findings: Sequence[Finding]) -> None:
+def _add_rule(
+    suite: Element, rule: str, findings: Sequence[Finding], *, counts: Mapping[Severity, int]
+) -> None:
     case = _case(suite, rule)
     counting = [found for found in findings if found.severity in FAILING and found.waiver is None]
     if counting:
         failure = SubElement(
             case, "failure", type=counting[0].severity, message=_xml_text(counting[0].message)
         )
-        failure.text = _xml_text("\n".join(f"{found.where}: {found.message}" for found in counting))
+        lines = [f"{found.where}: {found.message}" for found in counting]
+        more = sum(count for severity, count in counts.items() if severity in FAILING) - len(counting)
+        failure.text = _xml_text("\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])]))
     others = [found for found in findings if found not in counting]
     if others:
         lines = [f"{_kind(found)} {found.where}: {found.message}" for found in others]
@@ -109,10 +113,11 @@ def sarif_log(verdict: Verdict, *, run: str) -> dict[str, Json]:
                 "tool": {"driver": driver},
                 "results": [_sarif_result(found, index=used.index(found.rule)) for found in verdict.findings],
                 "properties": {
-                    "run": verdict.run_id or run,
+                    "run": _xml_text(verdict.run_id or run),
                     "verdict": verdict.verdict,
                     "status": verdict.status,
                     "counts": dict(verdict.finding_counts),
+                    "countsByRule": {rule: dict(counts) for rule, counts in verdict.rule_counts.items()},
                     "notChecked": dict(verdict.not_checked),
                 },
             }

@@ -5,31 +5,42 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from pydantic import TypeAdapter
 
-from ledger.audit import Comparison, Summary
+from ledger.audit import Comparison, Listing, Summary
 from ledger.records.base import Document
 from ledger.records.dataset import DatasetManifest, PreparationNotes
 from ledger.records.documents import DOCUMENTS
 from ledger.records.events import EVENT_KINDS
+from ledger.report.outputs import OUTPUTS
 
 __all__ = ["schema_of", "schemas"]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _CHAIN: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_PRINTED: Final[tuple[type[Document], ...]] = (DatasetManifest, PreparationNotes, Summary, Comparison)
+_PRINTED: Final[tuple[type[Document], ...]] = (
+    DatasetManifest,
+    PreparationNotes,
+    Summary,
+    Comparison,
+    Listing,
+)
 
 _ALL: Final[dict[str, type[Document]]] = DOCUMENTS | {model.SCHEMA: model for model in _PRINTED}
 
 
 def schemas() -> list[str]:
-    """Return the names of all schemas: documents by their `schema`, events as `event.<kind>`."""
-    return [*sorted(_ALL), *(f"event.{kind}" for kind in EVENT_KINDS)]
+    """Return the names of all schemas: documents by their `schema`, `event.<kind>`, and `output.<command>`."""
+    return [*sorted(_ALL), *(f"event.{kind}" for kind in EVENT_KINDS), *OUTPUTS]
 
 
 def schema_of(name: str) -> dict[str, Any] | None:
-    """Return the JSON Schema of a document or of a stored line of the log; None for an unknown name."""
+    """Return the JSON Schema of a document, a stored line of the log or an output; None for an unknown name."""
     if name in _ALL:
         return {"$schema": _DIALECT, "title": name, **_document_schema(_ALL[name])}
+    if name in OUTPUTS:
+        schema = TypeAdapter(OUTPUTS[name]).json_schema(by_alias=True, mode="serialization")
+        return {"$schema": _DIALECT, **schema, "title": name}
     kind = EVENT_KINDS.get(name.removeprefix("event."))
     return None if kind is None else {"$schema": _DIALECT, **_line_schema(kind)}
 

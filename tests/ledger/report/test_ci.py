@@ -5,8 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import jsonschema
+
 from ledger.audit import RULES, reconcile
+from ledger.audit.findings import Findings
 from ledger.records.documents import Finding, Verdict
+from ledger.records.waivers import Waiver
 from ledger.report.ci import junit_xml, sarif_log
 from tests.ledger.audit.editing import edit, of_kind
 
@@ -63,3 +67,117 @@ def test_a_finding_without_a_line_has_its_file(copy_of: Callable[[str], Path]):
     assert result["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "checkpoints/step", "uriBaseId": "RUN"}
     }
+
+
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": {"type": "array", "items": {"$ref": "#/$defs/run"}},
+    },
+    "additionalProperties": False,
+    "$defs": {
+        "text": {
+            "type": "object",
+            "required": ["text"],
+            "properties": {"text": {"type": "string", "minLength": 1}},
+        },
+        "level": {"enum": ["none", "note", "warning", "error"]},
+        "run": {
+            "type": "object",
+            "required": ["tool", "results"],
+            "properties": {
+                "tool": {
+                    "type": "object",
+                    "required": ["driver"],
+                    "properties": {
+                        "driver": {
+                            "type": "object",
+                            "required": ["name"],
+                            "properties": {"rules": {"type": "array", "items": {"$ref": "#/$defs/rule"}}},
+                        }
+                    },
+                },
+                "results": {"type": "array", "items": {"$ref": "#/$defs/result"}},
+            },
+        },
+        "rule": {
+            "type": "object",
+            "required": ["id"],
+            "properties": {
+                "id": {"type": "string"},
+                "shortDescription": {"$ref": "#/$defs/text"},
+                "fullDescription": {"$ref": "#/$defs/text"},
+                "help": {"$ref": "#/$defs/text"},
+                "defaultConfiguration": {"properties": {"level": {"$ref": "#/$defs/level"}}},
+            },
+        },
+        "result": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {
+                "ruleIndex": {"type": "integer", "minimum": 0},
+                "level": {"$ref": "#/$defs/level"},
+                "message": {"$ref": "#/$defs/text"},
+                "locations": {
+                    "type": "array",
+                    "items": {
+                        "properties": {
+                            "physicalLocation": {
+                                "required": ["artifactLocation"],
+                                "properties": {
+                                    "artifactLocation": {
+                                        "properties": {"uri": {"pattern": r"^[A-Za-z0-9._~%/-]*$"}}
+                                    },
+                                    "region": {
+                                        "properties": {
+                                            "startLine": {"type": "integer", "minimum": 1},
+                                            "byteOffset": {"type": "integer", "minimum": -1},
+                                        }
+                                    },
+                                },
+                            }
+                        }
+                    },
+                },
+                "suppressions": {
+                    "items": {
+                        "required": ["kind"],
+                        "properties": {"kind": {"enum": ["inSource", "external"]}},
+                    }
+                },
+            },
+        },
+    },
+}
+"""What SARIF 2.1.0 requires of the parts that are written here."""
+
+
+def test_sarif_has_what_its_standard_requires_whatever_the_names(copy_of: Callable[[str], Path]):
+    waiver = Waiver(
+        rule="LG604", where=HOSTILE, reason=HOSTILE, name=HOSTILE, expires="2999-01-01T00:00:00.000000Z"
+    )
+    places = (HOSTILE, "a b/c#d?e%f", "metrics.jsonl line 0", "", "../x", "caf\\udce9")
+    findings = [
+        Finding(rule="LG306", severity="hint", where=where, message="x", waiver=waiver) for where in places
+    ]
+    verdict = broken(copy_of)
+    verdict = verdict.model_copy(update={"findings": [*verdict.findings, *findings], "run_id": None})
+    log = sarif_log(verdict, run="caf\udce9")
+    jsonschema.Draft202012Validator(SARIF).validate(log)
+    assert json.loads(json.dumps(log)) == log
+    json.dumps(log, ensure_ascii=False).encode()  # no lone surrogate
+
+
+def test_what_was_counted_and_not_kept_is_said(copy_of: Callable[[str], Path]):
+    findings = Findings()
+    for number in range(250):
+        findings.add("LG201", "wrong", where=f"line {number}")
+    verdict = broken(copy_of).model_copy(
+        update={"findings": findings.kept, "rule_counts": findings.rule_counts}
+    )
+    assert "… and 150 more" in "".join(ET.fromstring(junit_xml(verdict, run="run")).itertext())  # noqa: S314
+    properties = sarif_log(verdict, run="run")["runs"][0]["properties"]
+    assert properties["countsByRule"] == {"LG201": {"error": 250}}
