@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ledger.audit.track import Track, prefix
 from ledger.records.events import Train
 from ledger.records.parts import StateDigests
 
-__all__ = ["STATE_ORDER", "cause_of_batches", "cause_of_measure", "cause_of_start", "differing_parts"]
+__all__ = [
+    "STATE_ORDER",
+    "cause_of_batches",
+    "cause_of_count",
+    "cause_of_measure",
+    "cause_of_rate",
+    "cause_of_restored",
+    "cause_of_start",
+    "differing_parts",
+]
 
 STATE_ORDER: Final = ("rng", "model", "optimizer", "schedule", "cursor", "scaler", "guards")
 """Parts of the live state in the order that locates a cause."""
@@ -34,9 +44,59 @@ _MEASURES: Final[Mapping[str, str]] = {
 }
 
 
+_RESTORED: Final[Mapping[str, str]] = {
+    "model": "other weights were loaded, or something changed them before the first batch (a cast, a tied tensor)",
+    "optimizer": "moments, step counts or master weights were not restored, or restored in another number format",
+    "schedule": "the schedule's position was not restored",
+    "cursor": "the reader's position was not restored",
+    "rng": "generators were not restored, or something drew from them before the first batch (a loader, an evaluation)",
+    "scaler": "the gradient scaler's scale or growth tracker was not restored",
+    "guards": "the guards' windows were not restored",
+}
+
+
 def cause_of_start(part: str) -> str:
     """Return where to look when a part differs before the first microbatch."""
     return _STARTS.get(part, "look at what is restored")
+
+
+def cause_of_restored(part: str) -> str:
+    """Return what usually went wrong when a part is not the parent's after restoring."""
+    return _RESTORED.get(part, "it was not restored")
+
+
+def cause_of_count(found: int, expected: int) -> str:
+    """Return what a count that is a whole multiple or part of the expected one points at; empty where it is neither."""
+    if found <= 0 or expected <= 0 or found == expected:
+        return ""
+    if found % expected == 0:
+        return f": exactly {found // expected} times as many, as if each rank or microbatch were counted so often"
+    if expected % found == 0:
+        return f": exactly 1/{expected // found} of it, as if one rank or microbatch stood for all"
+    return ""
+
+
+def cause_of_rate(rate: float, *, at: Callable[[int], float], train: Train, began_at: int) -> str:
+    """Return at which other place of the schedule a rate would be right; empty where there is none.
+
+    Args:
+        rate: as it was logged.
+        at: the schedule: a step to the rate.
+        train: the event that states it.
+        began_at: the step from which its session started.
+    """
+    places = {
+        train.step
+        - 1: "the one before: it was read before the schedule moved on, or the schedule counts from 0",
+        train.step + 1: "the one after: it was read after the schedule moved on",
+        train.step - began_at: "counted from the resume: the schedule was not restored",
+        train.attempts: "the number of attempts: the schedule moves on at skipped ones, too",
+    }
+    expected = at(train.step)
+    for step, meaning in places.items():
+        if step >= 1 and at(step) != expected and math.isclose(rate, at(step), rel_tol=1e-9):
+            return f"; it is the rate of step {step}, {meaning}"
+    return ""
 
 
 def differing_parts(first: StateDigests | None, second: StateDigests | None) -> list[str] | None:

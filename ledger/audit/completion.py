@@ -84,7 +84,8 @@ class CompletionChecker(Checker):
         claims_completion = last.end is not None and last.end.status == "completed"
         self.findings.add(
             "LG702",
-            f"there is no complete checkpoint at step {target} on the branch",
+            f"there is no complete checkpoint at step {target} on the branch"
+            + _nearest([found for found in known if self._is_on_branch(found)]),
             where=f"{LOG} seq {last.latest.seq}",
             severity="error" if claims_completion and not self.stream.is_live else "missing",
         )
@@ -205,6 +206,13 @@ class CompletionChecker(Checker):
                 where=where,
                 evidence={"seen": done.tokens_seen, "planned": planned, "skipped": in_skips},
             )
+
+
+def _nearest(known: list[KnownCheckpoint]) -> str:
+    if not known:
+        return ", nor any other"
+    latest = max(known, key=lambda found: (found.counters.microbatches, found.session))
+    return f"; the latest is {latest.path}: a new session on it can reach the target and take one"
 
 
 def _how_it_ended(status: str | None) -> str:

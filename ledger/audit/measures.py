@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar, Final
 
+from ledger.audit.causes import cause_of_rate
 from ledger.audit.stream import Checker, Stream
 from ledger.laws.schedules import Schedule, learning_rate, parse_schedule
 from ledger.records.events import AnyEvent, Checkpoint, SessionStart, Train, UnknownEvent, Validation
@@ -163,19 +165,18 @@ class RateChecker(Checker):
         schedule, optimizer = self._schedule, self._optimizer
         if track is None or schedule is None or optimizer is None or event.lr is None or event.step < 1:
             return
+        rule = (schedule, track.tokens_per_update)
         for group, rate in event.lr.items():
-            expected = learning_rate(
-                schedule,
-                step=event.step,
-                tokens_per_update=track.tokens_per_update,
-                base=optimizer.base_rate(group),
-            )
+            base = optimizer.base_rate(group)
+            expected = _rate_at(event.step, rule, base)
             if is_finite(rate) and not math.isclose(
                 float(rate), expected, rel_tol=RATE_TOLERANCE, abs_tol=0.0
             ):
+                at = partial(_rate_at, rule=rule, base=base)
+                cause = cause_of_rate(float(rate), at=at, train=event, began_at=track.start.step)
                 self.findings.add(
                     "LG208",
-                    f"the rate of {group} is {rate}, but the schedule gives {expected} at step {event.step}",
+                    f"the rate of {group} is {rate}, but the schedule gives {expected} at step {event.step}{cause}",
                     where=self.stream.where,
                     evidence={"found": rate, "expected": expected},
                 )
@@ -193,6 +194,11 @@ class RateChecker(Checker):
                 f"rates are stated of {_names(event.lr)}, but the optimizer's groups are {_names(groups)}",
                 where=self.stream.where,
             )
+
+
+def _rate_at(step: int, rule: tuple[Schedule, int], base: float) -> float:
+    """Return the rate at a step by a schedule over so many tokens an update."""
+    return learning_rate(rule[0], step=step, tokens_per_update=rule[1], base=base)
 
 
 def _names(groups: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ledger.audit.causes import cause_of_count
 from ledger.audit.lineage import resolve_parent, starts_from_beginning
 from ledger.audit.stream import Checker, Stream, place
 from ledger.audit.track import Track
@@ -94,7 +95,7 @@ class CounterChecker(Checker):
             self.findings.add(
                 "LG203",
                 f"tokens_seen moved by {tokens}, but {microbatches} microbatches of "
-                f"{track.start.tokens_per_microbatch} tokens hold {expected}",
+                f"{track.start.tokens_per_microbatch} tokens hold {expected}{cause_of_count(tokens, expected)}",
                 where=self.stream.where,
                 evidence={"moved": tokens, "expected": expected},
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from ledger.audit.causes import cause_of_restored
 from ledger.audit.lineage import ParentCheckpoint, resolve_parent, starts_from_beginning
 from ledger.audit.positions import spell
 from ledger.audit.replay import describe
@@ -201,7 +202,9 @@ class StartChecker(Checker):
             found, wanted = getattr(event.state, part), getattr(expected, part)
             if found != wanted:
                 self._report(
-                    event, f"the state of {part} has digest {found} after restoring", f"the parent's {wanted}"
+                    event,
+                    f"the state of {part} has digest {found} after restoring",
+                    f"the parent's {wanted}: {cause_of_restored(part)}",
                 )
 
     def _report(self, event: SessionStart, found: str, expected: str) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from ledger.audit.findings import SEVERITIES
+from ledger.audit.rules import RULES
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.parts import Counters
 from ledger.report.lines import Line, blank, bounded_table, heading, number, seconds
@@ -15,6 +16,7 @@ from ledger.report.timeline import PLAIN, Screen, lanes_of_verdict, timeline
 __all__ = ["finding_lines", "verdict_lines"]
 
 SHOWN_PER_RULE: Final = 5
+FAILING: Final = frozenset({"error", "missing"})
 BYTES_RULES: Final = frozenset({"LG402", "LG503", "LG601", "LG705"})
 """Rules that find stored bytes changed, which other rules may then stumble over."""
 STYLES: Final[dict[str, str]] = {
@@ -64,7 +66,18 @@ def finding_lines(
         more = rule_counts.get(rule, {}).get(severity, len(members)) - SHOWN_PER_RULE
         if more > 0:
             yield Line(f"      … and {number(more)} more of {rule}")
+        yield from _advice(rule, severity)
     yield from _next_step(ordered)
+
+
+def _advice(rule: str, severity: Severity) -> Iterator[Line]:
+    """Say how findings of a rule usually come about, where one keeps the verdict from being passed, and what to do."""
+    page = RULES.get(rule)
+    if page is None:
+        return
+    if severity in FAILING:
+        yield Line(f"      usual cause: {page.causes}", "dim")
+    yield Line(f"      what to do: {page.advice}", "dim")
 
 
 def _cause_first(found: Finding) -> tuple[int, bool, bool, str]:

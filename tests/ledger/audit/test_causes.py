@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledger.audit import reconcile
-from ledger.audit.causes import STATE_ORDER, cause_of_start
+from ledger.audit.causes import STATE_ORDER, cause_of_count, cause_of_rate, cause_of_start
+from ledger.records.events import Train, decode_event
+from ledger.records.layout import LOG
 from ledger.records.parts import StateDigests
+from ledger.storage.chain import split_line
 from tests.ledger.audit.editing import Edit, Events, edit, of_kind
 
 OTHER = "ab" * 32
@@ -129,3 +133,62 @@ def test_every_part_has_its_own_words():
     assert {*STATE_ORDER} == {*StateDigests.__struct_fields__}
     starts = [cause_of_start(part) for part in (*STATE_ORDER, "counters")]
     assert len({*starts}) == len(starts)
+
+
+def the_scaler_is_new(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["state"]["scaler"] = OTHER
+
+
+def the_generators_are_new(events: Events) -> None:
+    of_kind(events, "session_start", session=2)[0]["state"]["rng"] = OTHER
+
+
+OTHERS = {
+    "rng": (
+        "resumed",
+        the_generators_are_new,
+        "LG302",
+        "expected the parent's .*: generators were not restored",
+    ),
+    "scaler": ("resumed", the_scaler_is_new, "LG302", "scale or growth tracker was not restored"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "rule", "message"), OTHERS.values(), ids=OTHERS.keys())
+def test_other_findings_say_what_usually_went_wrong(
+    name: str, change: Edit, rule: str, message: str, copy_of: Callable[[str], Path]
+):
+    run = copy_of(name)
+    edit(run, change)
+    assert re.search(message, messages(run, rule))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "words"),
+    [
+        (32, 16, "exactly 2 times as many"),
+        (4, 16, "exactly 1/4 of it"),
+        (17, 16, ""),
+        (0, 16, ""),
+        (16, 16, ""),
+    ],
+)
+def test_a_count_that_is_a_multiple_is_called_one(found: int, expected: int, words: str):
+    assert words in cause_of_count(found, expected)
+    assert bool(words) == bool(cause_of_count(found, expected))
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [(9.0, "step 9, the one before"), (11.0, "step 11, the one after"), (4.0, "counted from the resume"),
+     (13.0, "number of attempts"), (10.0, ""), (99.0, "")],
+)  # fmt: skip
+def test_a_rate_of_another_place_is_recognised(rate: float, words: str, healthy_run: Callable[[str], Path]):
+    line = (healthy_run("plain") / LOG).read_bytes().splitlines()[2]
+    event = decode_event(split_line(line)[0])  # type: ignore[index]
+    assert isinstance(event, Train)
+    event = msgspec.structs.replace(event, step=10, attempts=13)
+    cause = cause_of_rate(rate, at=float, train=event, began_at=6)
+    assert words in cause
+    assert bool(words) == bool(cause)
+    assert cause_of_rate(rate, at=lambda _: 10.0, train=event, began_at=6) == ""
