@@ -1,4 +1,4 @@
-"""A long log written without a recorder: one session of honest counters, with skips and what is not finite."""
+"""Long logs written without a recorder: honest counters of one session or many, with skips and what is not finite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ledger.records.events import Event, Overflow, SessionStart, Train, encode_event
 from ledger.records.layout import LOG
-from ledger.records.parts import Position
+from ledger.records.parts import Position, Superseded
 from ledger.storage.chain import chain_line, first_chain
 from ledger.storage.log_reader import read_log
 from tests.support.toy import MICROBATCHES_PER_EPOCH, ToySettings, run_toy
@@ -21,8 +21,11 @@ SPIKE_AT = 123_457
 SPIKE = 77.25
 
 
-def write_long_run(run: Path, *, events: int) -> None:
-    """Write a run whose log has so many train and overflow events; its checkpoints and end are left out."""
+def write_long_run(run: Path, *, events: int, sessions: int = 1) -> None:
+    """Write a run whose log has so many train and overflow events; its checkpoints and end are left out.
+
+    Of several sessions each begins again from the start and does the work of the one before once more.
+    """
     short = run.with_name(f"{run.name}-short")
     run_toy(short, ToySettings(target_step=1, policy="none", evaluate_every=None, evidence=False))
     with read_log(short / LOG) as reader:
@@ -32,13 +35,33 @@ def write_long_run(run: Path, *, events: int) -> None:
     for folder in ("recipes", "environments"):
         shutil.copytree(short / folder, run / folder)
     assert isinstance(start.event, SessionStart)
+    each, chain = events // sessions, first_chain(start.event.run_id)
     with (run / LOG).open("wb") as log:
-        line, chain = chain_line(first_chain(start.event.run_id), start.body)
-        log.write(line)
-        for event in _events(train, count=events):
-            line, chain = chain_line(chain, encode_event(event))
-            log.write(line)
+        for session in range(1, sessions + 1):
+            for event in _session(start.event, train, session=session, count=each):
+                line, chain = chain_line(chain, encode_event(event))
+                log.write(line)
     shutil.rmtree(short)
+
+
+def _session(start: SessionStart, train: Train, *, session: int, count: int) -> Iterator[Event]:
+    """Yield a session of so many events behind its start."""
+    seq = (session - 1) * (count + 1)
+    if session > 1:
+        applied = count - count // SKIP_EVERY
+        start = msgspec.structs.replace(
+            start,
+            seq=seq,
+            session=session,
+            session_id=f"session-{session}",
+            run=None,
+            start="restart",
+            previous_session="unclean",
+            superseded=Superseded(applied, count, 2 * count, 16 * count, count + 1),
+        )
+    yield start
+    for event in _events(train, count=count):
+        yield msgspec.structs.replace(event, seq=seq + event.seq, session=session)
 
 
 def _events(train: Train, *, count: int) -> Iterator[Event]:
