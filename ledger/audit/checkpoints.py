@@ -75,13 +75,23 @@ class CheckpointChecker(Checker):
         if manifest.sha256 != event.manifest_sha256:
             self.findings.add(
                 "LG401",
-                "its manifest is not the one that the checkpoint event names",
+                f"its manifest is not the one that the checkpoint event names: {self._origin(manifest)}",
                 where=f"{event.path}/{MANIFEST}",
                 evidence={"event": event.manifest_sha256, "found": manifest.sha256},
             )
             return
         problems = list(_event_problems(captured, manifest.document))
         self._check_folder(folder, manifest.document, problems)
+
+    def _origin(self, manifest: Loaded[CheckpointManifest]) -> str:
+        """Say where a manifest comes from that is not the one its event names."""
+        of_run = None if manifest.document is None else manifest.document.run_id
+        if of_run != self.stream.history.run_id:
+            return f"it is of run {of_run}, so the folder was copied from there"
+        other = self._event_of(manifest.sha256)
+        if other is not None:
+            return f"it is that of {other}, which was copied over this one"
+        return "it was edited, or the folder was replaced"
 
     def _check_orphan(self, path: str, folder: CheckpointFolder) -> None:
         if folder.manifest.document is None:
@@ -90,7 +100,17 @@ class CheckpointChecker(Checker):
         problems = [] if event is None else [f"it is a copy of {event}"]
         is_pinned = f"{path}/{MANIFEST}" in self.stream.pinned  # otherwise LG105 speaks of it
         is_sound = self._check_folder(folder, folder.manifest.document, problems)
-        if is_sound and is_pinned and not self.stream.is_live:
+        if not is_sound or not is_pinned or self.stream.is_live:
+            return
+        track = self.stream.track_of(folder.manifest.document.session)
+        if track is not None and track.end is not None:
+            self.findings.add(
+                "LG401",
+                f"is complete but no event speaks of it, although session {track.number} went on to its end: the "
+                "event was taken out of the log",
+                where=path,
+            )
+        else:
             self.findings.add(
                 "LG401",
                 "is complete but no event speaks of it: the process was killed before it could; it is usable",

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from ledger.audit.heads import QUOTED, QuotedHead
 from ledger.audit.stream import Checker, Stream, place
 from ledger.records.events import AnyEvent, SessionEnd, SessionStart, UnknownEvent
-from ledger.records.layout import LOG, RUN, SEAL
+from ledger.records.layout import LOG, MANIFEST, RUN, SEAL
 from ledger.records.parts import LogPosition
 from ledger.storage.log_reader import LogLine
 
@@ -173,11 +173,22 @@ class PinChecker(Checker):
             else:
                 self.findings.add(
                     "LG105",
-                    f"the log has another line at seq {seq} than the one pinned: it was rewritten, or {who} "
-                    "belongs to another run",
+                    f"the log has another line at seq {seq} than the one pinned: {self._cause(who)}",
                     where=who,
                     evidence={"pinned": chain, "on the log": line.chain},
                 )
+
+    def _cause(self, who: str) -> str:
+        """Say why something may pin a line that is not there."""
+        files, of_log = self.stream.files, self.stream.history.run_id
+        path = who.partition(",")[0]
+        folder = files.complete_checkpoints.get(path.removesuffix(f"/{MANIFEST}"))
+        document = files.run.document if folder is None else folder.manifest.document
+        if path == RUN or folder is not None:
+            of_run = None if document is None else document.run_id
+            if of_run != of_log:
+                return f"{path} is of run {of_run}, the log of {of_log}: files of two runs were mixed"
+        return f"the log was rewritten, or {path} stems from a copy of the run that went on otherwise"
 
     def finish(self) -> None:
         """Report pins beyond the log's end, and a quoted head of another run."""

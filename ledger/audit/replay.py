@@ -123,6 +123,8 @@ class WindowChecker(Checker):
         self._track: Track | None = None
         self._base: Counters | None = None
         """Totals at the last train event or session start; None behind a damaged place."""
+        self._interval: int | None = None
+        """Updates between train events, as the session's own recipe says; None where it does not."""
         self._last: LogLine | None = None
         self._remainder: tuple[int, str] | None = None
         """The remainder at the train event just before and its place, until the session's end explains it."""
@@ -132,6 +134,9 @@ class WindowChecker(Checker):
         self._close_unclean()
         self._track = self.stream.track
         self._base = event.counters
+        sections = None if self._track is None else self._track.sections
+        logging = None if sections is None else sections.logging
+        self._interval = None if logging is None else logging.interval
 
     def on_train(self, event: Train) -> None:
         """Compare the totals with the window."""
@@ -145,6 +150,7 @@ class WindowChecker(Checker):
             )
         if self.stream.previous is not None and self._base is not None:
             self._check_window(event, self._base)
+        self._check_interval(event)
         self._base = event.counters
         self._check_whole(event.microbatches, event.attempts, at="a train event", may_be_closing=True)
 
@@ -170,6 +176,21 @@ class WindowChecker(Checker):
                     where=self.stream.where,
                     evidence={"totals": total, "window": moved},
                 )
+
+    def _check_interval(self, event: Train) -> None:
+        """A train event is due at every multiple of the logging interval: none lies inside a window."""
+        updates, interval = event.window.updates, self._interval
+        if interval is None or updates < 2:
+            return
+        due = (event.step - updates) // interval * interval + interval
+        if due < event.step:
+            self.findings.add(
+                "LG202",
+                f"the window holds {updates} updates up to step {event.step}, although a train event is due every "
+                f"{interval}: that of step {due} is missing",
+                where=self.stream.where,
+                evidence={"updates": updates, "interval": interval, "due": due},
+            )
 
     def on_overflow(self, event: Overflow) -> None:
         """A skipped attempt ends a whole accumulation window."""
@@ -225,14 +246,13 @@ class WindowChecker(Checker):
         last = None if line is None else line.event
         if line is None or last is None or track is None or track.end is not None:
             return
-        if base is None or track.sections is None:
+        if base is None or self._interval is None:
             return
-        logging = track.sections.logging
-        if logging is not None and last.step - base.step >= logging.interval:
+        if last.step - base.step >= self._interval:
             self.findings.add(
                 "LG202",
                 f"step is {last.step - base.step} ahead of the last window of session {track.number}, "
-                f"although a train event is due every {logging.interval} updates",
+                f"although a train event is due every {self._interval} updates",
                 where=place(line),
             )
 

@@ -78,6 +78,7 @@ class TrainRows:
                 event.grad_norm_max,
                 event.lr,
                 event.loss_scale,
+                event.batches,
             )
         )
         self.updates.append(event.window.updates)

@@ -26,7 +26,7 @@ COUNTER_RULES: Final = (
         meaning="From one train event (or session start) to the next, the running totals move by exactly "
         "what the window states; when a checkpoint was captured and when the session ended nothing is "
         "outstanding. In a session that was killed, the last events may be ahead of its windows by less "
-        "than one logging interval.",
+        "than one logging interval. A train event stands at every multiple of the logging interval.",
         causes="Totals were reset or doubled on resume; events were dropped or edited; a loop logs sums of "
         "its own.",
         advice="Compare the window with the totals of the named line and the line before it.",
