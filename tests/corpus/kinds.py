@@ -73,7 +73,10 @@ KINDS = {
     "totals are lost or reset on a resume": shown_by("totals_that_start_from_zero_after_the_resume"),
     # Logs.
     "points below the last step are dropped, kept twice or overwritten": shown_by(
-        "superseded_points_were_dropped", "points_that_were_kept_twice", "lines_overwritten_in_place"
+        "superseded_points_were_dropped",
+        "a_point_dropped_and_its_window_given_to_the_next",
+        "points_that_were_kept_twice",
+        "lines_overwritten_in_place",
     ),
     "the old file is deleted": shown_by("the_old_log_was_deleted"),
     "the last records are lost when the process is killed": shown_by(

@@ -2,6 +2,7 @@
 
 from tests.corpus.runs import (
     field,
+    forged,
     lg1_form,
     lg2_counters,
     lg3_lineage,
@@ -16,6 +17,7 @@ __all__ = [
     "CASES",
     "Case",
     "field",
+    "forged",
     "lg1_form",
     "lg2_counters",
     "lg3_lineage",
