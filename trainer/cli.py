@@ -187,12 +187,12 @@ def resolve(
         bool, typer.Option("--json", help="Also classes, identity, versions of parts and inputs.")
     ] = False,
     variants: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--variant",
-            metavar="FILE",
-            help="A YAML file laid over the complete configuration; may be repeated. With --json each stands under its "
-            "name, resolved in the same way.",
+            metavar="NAME={…}",
+            help="Sections, as JSON, laid over the complete configuration; may be repeated. With --json each stands "
+            "under its name, resolved in the same way.",
         ),
     ] = None,
 ) -> None:
@@ -206,8 +206,8 @@ def resolve(
     result = _resolved(recipe, data)
     if variants:
         result["variants"] = {
-            path.stem: _resolved(*_completed(load_config([path], model=TrainerConfig, base=result["config"])))
-            for path in variants
+            name: _resolved(*_completed(load_config((), changes, model=TrainerConfig, base=result["config"])))
+            for name, changes in map(_variant, variants)
         }
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
@@ -244,6 +244,18 @@ def _recipe(
         expected="--config FILE, or --recipe LOCK; or --run DIR --resume auto, by which a run goes on under its "
         "recorded recipe",
     )
+
+
+def _variant(typed: str) -> tuple[str, list[str]]:
+    """Return a variant's name and its sections as overrides."""
+    name, _, text = typed.partition("=")
+    try:
+        sections = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--variant {name} is not JSON", expected="NAME={…}") from error
+    if not isinstance(sections, dict):
+        raise UsageError(f"--variant {name} holds no sections", expected="NAME={…}")
+    return name, [f"{section}={json.dumps(value)}" for section, value in sections.items()]
 
 
 def _completed(recipe: TrainerConfig) -> tuple[TrainerConfig, DataSources | None]:

@@ -1,4 +1,4 @@
-"""`ledger pilot`: rehearse a recipe and say, in a table, what was asked and what was measured."""
+"""`ledger pilot`: rehearse a long run and say, in a table, what was asked and what was measured."""
 
 from __future__ import annotations
 
@@ -11,21 +11,31 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ledger.cli.output import print_json, print_table
+from ledger.cli.output import print_json, print_lines, print_table
 from ledger.cli.screen import harmless
-from ledger.config import load_config
-from ledger.pilot import STAGES, PilotConfig, StageOutcome, last_logged_step, planned_steps, run_pilot
+from ledger.pilot import Moment, Plan, StageOutcome, last_logged_step, planned_steps, run_pilot
+from ledger.pilot.explain import Explanation, explain_pilot
 from ledger.records.pilot import Gate
+from ledger.report.lines import Line
 
 __all__ = ["command"]
 
-DEFAULT_CONFIG = Path("configs/pilot.yaml")
+DEFAULT_CONFIGS: Final = [Path("configs/tiny.yaml"), Path("configs/pilots/tiny.yaml")]
+"""The rehearsal of the embedded corpus."""
+
+QUIET_SECONDS: Final = 10.0
+"""How long nothing is said where no bar moves."""
 
 
 def command(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="The pilot's configuration.")
-    ] = DEFAULT_CONFIG,
+        list[Path] | None,
+        typer.Argument(
+            metavar="CONFIG…",
+            help="The long run's configuration with a section `pilot`; several are merged, later ones override. "
+            "When omitted, the rehearsal of the embedded corpus.",
+        ),
+    ] = None,
     *,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A dotted key; may be repeated.")
@@ -34,26 +44,41 @@ def command(
         Path | None,
         typer.Option("--output", metavar="DIR", help="Folder of the pilot; pilots/NAME when omitted."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Say of each stage whether it is there and why it would run; run nothing."
+        ),
+    ] = False,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read every byte of what is there, changed or not.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Rehearse a recipe: prepare, overfit, acceptance, stability, resume. What exists is verified, not rebuilt."""
-    pilot = load_config([config], overrides or (), model=PilotConfig)
-    root = Path("pilots") / pilot.name if output is None else output
-    outcomes: list[StageOutcome] = []
+    """Rehearse a long run: prepare, smoke, overfit, acceptance, stability, resume, validate.
+
+    What was built before with the same settings is reused; what was interrupted goes on.
+    """
+    files = config or DEFAULT_CONFIGS
     with _Bars() as bars:
-        for outcome in run_pilot(pilot, root=root, configs=config.parent, report=bars.report):
-            outcomes.append(outcome)
-            bars.finished(outcome)
-    passed = len(outcomes) == len(STAGES) and all(outcome.passed for outcome in outcomes)
+        plan = Plan(files, overrides or (), root=output, report=bars.report)
+        bars.expect(len(plan.names))
+        if explain:
+            explanations = explain_pilot(plan)
+        else:
+            outcomes: list[StageOutcome] = []
+            for outcome in run_pilot(plan, is_rehashing=rehash):
+                outcomes.append(outcome)
+                bars.finished(outcome)
+    if explain:
+        _print_explanations(explanations, as_json=as_json)
+        return
+    passed = len(outcomes) == len(plan.names) and all(outcome.passed for outcome in outcomes)
     if as_json:
         print_json(_as_json(outcomes, passed=passed))
     else:
-        _print_table(outcomes, root=root, passed=passed)
+        _print_table(outcomes, plan=plan, passed=passed)
     raise typer.Exit(0 if passed else 1)
-
-
-QUIET_SECONDS: Final = 10.0
-"""How long nothing is said where no bar moves."""
 
 
 class _Bars:
@@ -62,16 +87,16 @@ class _Bars:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._progress = Progress(
-            TextColumn("{task.description:<12}"),
+            TextColumn("{task.description:<24}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._stages = self._progress.add_task("stages", total=len(STAGES))
+        self._stages = self._progress.add_task("stages", total=None)
         self._steps: TaskID | None = None
-        self._current: tuple[str, Path | None] | None = None
+        self._current: tuple[str, ...] = ()
         self._said = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -81,21 +106,36 @@ class _Bars:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def report(self, stage: str, run_dir: Path | None) -> None:
-        """Show how far the run of a stage is."""
-        if self._current != (stage, run_dir):
-            self._current = (stage, run_dir)
-            self._begin(stage if run_dir is None or run_dir.name == "run" else f"{stage} {run_dir.name}")
-        if self._steps is not None and run_dir is not None:
-            step, total = last_logged_step(run_dir), planned_steps(run_dir)
-            self._progress.update(self._steps, completed=step, total=total)
-        elif run_dir is not None and time.monotonic() - self._said >= QUIET_SECONDS:
-            self._said = time.monotonic()
-            self._console.print(f"{stage}: step {last_logged_step(run_dir)}/{planned_steps(run_dir) or '?'}")
+    def expect(self, stages: int) -> None:
+        """Say how many stages there are."""
+        self._progress.update(self._stages, total=stages)
 
-    def _begin(self, description: str) -> None:
+    def report(self, moment: Moment) -> None:
+        """Show what goes on, and how far the run of a stage is."""
+        run = "" if moment.run_dir is None or moment.run_dir.name == "run" else f" {moment.run_dir.name}"
+        current = (moment.stage, run, moment.phase, moment.note)
+        if self._current != current:
+            self._begin(
+                f"{moment.stage}{run}: {moment.phase}", moment.note, is_new=self._current[:2] != current[:2]
+            )
+            self._current = current
+        if moment.run_dir is None:
+            return
+        step, total = last_logged_step(moment.run_dir), planned_steps(moment.run_dir)
+        if self._steps is not None:
+            self._progress.update(self._steps, completed=step, total=total)
+        elif time.monotonic() - self._said >= QUIET_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(f"{moment.stage}{run}: step {step}/{total or '?'}")
+
+    def _begin(self, description: str, note: str, *, is_new: bool) -> None:
+        if not self._console.is_terminal or note:
+            text = harmless(f"{description}{f' ({note})' if note else ''} …")
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
         if not self._console.is_terminal:
-            self._console.print(f"{description} …")
+            return
+        if self._steps is not None and not is_new:
+            self._progress.update(self._steps, description=description)
             return
         if self._steps is not None:
             self._progress.remove_task(self._steps)
@@ -104,28 +144,32 @@ class _Bars:
     def finished(self, outcome: StageOutcome) -> None:
         """Count a stage as done."""
         self._progress.advance(self._stages)
-        how = "verified" if outcome.reused else "done"
+        how = "there already" if outcome.reused else "done"
         self._console.print(f"{outcome.stage}: {how}, {'passed' if outcome.passed else 'FAILED'}")
 
 
-def _print_table(outcomes: list[StageOutcome], *, root: Path, passed: bool) -> None:
+def _print_table(outcomes: list[StageOutcome], *, plan: Plan, passed: bool) -> None:
     table = Table("stage", "what", "asked", "measured", "verdict", title=None)
     for outcome in outcomes:
         for index, gate in enumerate(outcome.gates):
             stage = outcome.stage if index == 0 else ""
             table.add_row(stage, *_gate_cells(gate))
-    for name in STAGES[len(outcomes) :]:
+    for name in plan.names[len(outcomes) :]:
         table.add_row(name, "", "", "", "not run")
     print_table(table)
-    print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(root))}")
+    notes = [note for outcome in outcomes for note in outcome.notes]
+    print_lines(Line(note) for note in notes)
+    print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(plan.root))}")
     if not passed:
-        failed = harmless(str(root / outcomes[-1].stage))
-        print(f"what failed stays as evidence: change the recipe, remove {failed}, and run this again")
+        failed = harmless(str(outcomes[-1].folder))
+        print(f"what failed stays as evidence in {failed}; a changed recipe is another stage beside it")
 
 
 def _gate_cells(gate: Gate) -> tuple[str, str, str, str]:
     verdict = "passed" if gate.passed else "FAILED"
-    return gate.metric.replace("_", " "), gate.asked, harmless(_shown(gate.measured)), verdict
+    window = "" if gate.window is None else f", {gate.window.replace('_', ' ')}"
+    what = f"{gate.metric.replace('_', ' ')}{window}"
+    return what, harmless(gate.asked), harmless(_shown(gate.measured)), verdict if gate.gated else "not gated"
 
 
 def _shown(measured: float | str | None) -> str:
@@ -140,10 +184,19 @@ def _as_json(outcomes: list[StageOutcome], *, passed: bool) -> dict[str, object]
     stages = [
         {
             "stage": outcome.stage,
+            "folder": str(outcome.folder),
             "passed": outcome.passed,
             "reused": outcome.reused,
             "gates": [gate.model_dump(mode="json") for gate in outcome.gates],
+            "notes": outcome.notes,
         }
         for outcome in outcomes
     ]
     return {"passed": passed, "stages": stages}
+
+
+def _print_explanations(explanations: list[Explanation], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"stages": [explanation.as_json() for explanation in explanations]})
+        return
+    print_lines(Line(line) for explanation in explanations for line in explanation.lines())

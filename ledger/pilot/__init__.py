@@ -1,8 +1,10 @@
-"""The rehearsal of a recipe: prepare, overfit, acceptance, stability, resume, each judged by its records alone."""
+"""The rehearsal of a recipe: prepare, smoke, overfit, acceptance, stability, resume, validate."""
 
-from ledger.pilot.config import PilotConfig
+from ledger.pilot.kinds import STAGES
+from ledger.pilot.plan import Plan
 from ledger.pilot.processes import last_logged_step, planned_steps
-from ledger.pilot.runner import STAGES, run_pilot
+from ledger.pilot.progress import Moment
+from ledger.pilot.runner import run_pilot
 from ledger.pilot.stage import StageOutcome
 
-__all__ = ["STAGES", "PilotConfig", "StageOutcome", "last_logged_step", "planned_steps", "run_pilot"]
+__all__ = ["STAGES", "Moment", "Plan", "StageOutcome", "last_logged_step", "planned_steps", "run_pilot"]

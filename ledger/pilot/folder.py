@@ -10,7 +10,8 @@ from typing import Final
 from ledger.audit.files import inside
 from ledger.audit.subject import is_dataset
 from ledger.errors import EvidenceMissingError, LedgerError, StorageError
-from ledger.pilot.runner import RECORD, STAGES
+from ledger.pilot.kinds import STAGES
+from ledger.pilot.plan import RECORD
 from ledger.records.layout import LOG, RUN
 from ledger.records.pilot import StageRecord
 from ledger.storage.documents import read_document

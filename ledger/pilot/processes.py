@@ -7,6 +7,7 @@ from being run in our trainer's place.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -14,16 +15,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, LockedError
 from ledger.records.layout import LOG, RUN
 
-__all__ = ["StageProcessError", "last_logged_step", "planned_steps", "run_module", "run_until_step"]
+__all__ = [
+    "StageProcessError",
+    "ask_module",
+    "last_logged_step",
+    "planned_steps",
+    "run_module",
+    "run_until_step",
+]
 
 _POLL_SECONDS: Final = 0.02
+_PATIENCE_SECONDS: Final = 0.5
 _TAIL_BYTES: Final = 1 << 18
 _EXCERPT_LINES: Final = 12
 
@@ -44,21 +53,49 @@ class _Target(msgspec.Struct):
     target_step: int
 
 
-def run_module(
-    module: str, arguments: Sequence[str], *, log: Path, watch: Callable[[], None] = lambda: None
-) -> None:
-    """Run `python -P -m MODULE …` to its end, its output going to the file `log`; call `watch` now and then.
+def ask_module(module: str, arguments: Sequence[str]) -> Any:
+    """Return what `python -P -m MODULE …` prints as JSON.
 
     Raises:
         StageProcessError: it ended with another exit code than 0; the error carries that code.
     """
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise _failure(module, done.returncode, done.stderr.decode(errors="replace"))
+    return json.loads(done.stdout)
+
+
+def run_module(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    log: Path,
+    watch: Callable[[], None] = lambda: None,
+    waiting: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run `python -P -m MODULE …` to its end, its output going to the file `log`; call `watch` now and then.
+
+    Where another process holds what it would write (one that a killed pilot left behind), `waiting` is told for whom,
+    and it is tried again until that one ends.
+
+    Raises:
+        StageProcessError: it ended with another exit code than 0; the error carries that code.
+    """
+    while (code := _run(module, arguments, log=log, watch=watch)) == LockedError.exit_code:
+        waiting(_failure(module, code, _end_of(log)).problem)
+        time.sleep(_PATIENCE_SECONDS)
+    if code != 0:
+        raise _failure(module, code, _end_of(log), log=log)
+
+
+def _run(module: str, arguments: Sequence[str], *, log: Path, watch: Callable[[], None]) -> int:
     with _started(module, arguments, log=log) as process:
         while process.poll() is None:
             watch()
             time.sleep(_POLL_SECONDS)
     watch()
-    if process.returncode != 0:
-        raise _failure(module, process.returncode, log)
+    return process.returncode
 
 
 def run_until_step(
@@ -84,7 +121,7 @@ def run_until_step(
                 return last_logged_step(run_dir)
             time.sleep(_POLL_SECONDS)
     if process.returncode != 0:
-        raise _failure(module, process.returncode, log)
+        raise _failure(module, process.returncode, _end_of(log), log=log)
     raise StageProcessError(
         f"the run ended before it could be killed at step {step}",
         path=run_dir,
@@ -135,12 +172,17 @@ def _popen(module: str, arguments: Sequence[str], output: IO[bytes]) -> subproce
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def _failure(module: str, code: int, log: Path) -> StageProcessError:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_EXCERPT_LINES:]
+def _end_of(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
+def _failure(module: str, code: int, output: str, *, log: Path | None = None) -> StageProcessError:
+    lines = output.splitlines()[-_EXCERPT_LINES:]
     said = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "")
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     error = StageProcessError(
-        f"{module} {how}: {said.removeprefix('error: ')}", advice=f"its whole output is in {log}"
+        f"{module} {how}: {said.removeprefix('error: ')}",
+        advice=None if log is None else f"its whole output is in {log}",
     )
     error.exit_code = 128 - code if code < 0 else code
     return error

@@ -1,132 +1,273 @@
-"""Runs a pilot: each stage is built once, recorded when it is done, and verified ever after.
+"""Runs a pilot: each stage is built once, recorded when it is done, and reused from then on.
 
-What is recorded is never built again and damage is never built over: it is reported, with the folder to remove.
+A stage's folder is named by everything that decides its result, so whether it was built is a look into that folder.
+What is recorded is never built again, and damage is never built over: it is reported, with the folder to remove. What
+was verified is trusted as long as no file of it changed size or times; else, or when asked to, every byte is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
-from ledger.errors import LedgerError, RefusedError, VerificationError
-from ledger.pilot.config import PilotConfig
-from ledger.pilot.stage import Evidence, Stage, StageOutcome, StageSettings
-from ledger.pilot.stages import make_stages
-from ledger.records.pilot import StageRecord
-from ledger.storage.canonical import digest_of
+from ledger import __version__
+from ledger.errors import LedgerError, LockedError, VerificationError
+from ledger.maintain.verdicts import VERDICT, write_verdict
+from ledger.pilot.fingerprint import Fingerprint
+from ledger.pilot.gates import gate_notes
+from ledger.pilot.plan import RECORD, Plan
+from ledger.pilot.snapshot import is_unchanged, keep_snapshot, take_snapshot
+from ledger.pilot.stage import Found, Stage, StageOutcome
+from ledger.records.parts import DataIdentities
+from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageRecord, StageRun
+from ledger.storage.clock import SystemClock
+from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document, write_document
 from ledger.storage.files import ensure_folder, ensure_folders
 from ledger.storage.filesystem import OS
-from ledger.storage.lock import RunLock
+from ledger.storage.lock import RunLock, lock_state
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["STAGES", "StageFailedError", "run_pilot"]
+__all__ = ["PILOT", "StageFailedError", "run_pilot", "run_stage"]
 
-STAGES = ("prepare", "overfit", "acceptance", "stability", "resume")
-"""The stages of a pilot in the order in which they run."""
-
-RECORD = "stage.json"
+PILOT: Final = "pilot.json"
+WAIT_SECONDS: Final = 0.2
+"""How often a stage that another process builds is asked for."""
 
 
 class StageFailedError(LedgerError):
     """A stage could not be finished or no longer is what was recorded; it names the folder to remove."""
 
 
-def run_pilot(
-    config: PilotConfig,
-    *,
-    root: Path,
-    configs: Path,
-    report: Callable[[str, Path | None], None] = lambda _stage, _run_dir: None,
-) -> Iterator[StageOutcome]:
-    """Run or verify the stages in order and yield what each showed; stops behind the first that fails its gates.
+def run_pilot(plan: Plan, *, is_rehashing: bool = False) -> Iterator[StageOutcome]:
+    """Build or reuse the stages in order and yield what each showed; stops behind the first that fails its gates.
 
     Args:
-        root: the pilot's folder; made if it does not exist.
-        configs: the folder that configuration names are relative to.
-        report: told the stage, and the run folder being written, again and again while it works.
+        plan: the configuration and its folder, which is made if it does not exist.
+        is_rehashing: read every byte of what is there, changed or not.
 
     Raises:
-        StageFailedError: a stage could not be finished, or what is there is damaged or of another configuration.
-        LockedError: another process works on this pilot.
-        UnsafeError: it lies on a network file system and nobody asked for writing there.
+        StageFailedError: a stage could not be finished, or what is there is damaged.
+        ConfigError, StageProcessError: the configuration is not one.
+        UnsafeError: the folder lies on a network file system and nobody asked for writing there.
     """
-    refuse_network_file_system(root)
-    ensure_folders(root)
-    settings = StageSettings(root=root, configs=configs, report=report)
-    with RunLock(root):
-        for stage in make_stages(config, settings):
-            outcome = _run_stage(stage)
-            yield outcome
-            if not outcome.passed:
-                return
+    refuse_network_file_system(plan.root)
+    if plan.trained:
+        plan.resolution  # noqa: B018 - what is wrong with it is said before anything is built
+    ensure_folders(plan.root)
+    fingerprints = plan.fingerprints()
+    for name in plan.names:
+        if name not in fingerprints:  # the dataset is there now
+            plan.forget_resolution()
+            fingerprints = plan.fingerprints()
+        outcome = run_stage(plan.stage(name, fingerprints), is_rehashing=is_rehashing)
+        _write_pilot(plan, fingerprints)
+        yield outcome
+        if not outcome.passed:
+            return
 
 
-def _run_stage(stage: Stage) -> StageOutcome:
-    ensure_folder(stage.folder)
-    inputs = stage.inputs()
+def run_stage(stage: Stage, *, is_rehashing: bool = False) -> StageOutcome:
+    """Build a stage or reuse what is there; where another process builds it, wait and reuse that."""
     try:
-        recorded = _recorded(stage)
-        if recorded is None:
-            stage.build()
-            evidence = stage.inspect()
-            write_document(stage.folder / RECORD, _record(stage, inputs, evidence), replace=False)
-        else:
-            evidence = stage.inspect()
-            _require_unchanged(recorded, _record(stage, inputs, evidence))
+        ensure_folder(stage.folder)
+        reused = None if is_rehashing else _unchanged(stage)
+        if reused is not None:
+            return reused
+        with _held(stage):
+            reused = None if is_rehashing else _unchanged(stage)
+            return reused or _built_or_verified(stage)
+    except StageFailedError:
+        raise
     except LedgerError as error:
         raise _explained(error, stage) from error
-    return StageOutcome(
-        stage=stage.name, gates=evidence.gates, passed=evidence.passed, reused=recorded is not None
-    )
 
 
-def _recorded(stage: Stage) -> StageRecord | None:
-    path = stage.folder / RECORD
-    return read_document(path, StageRecord) if OS.exists(path) else None
+def _unchanged(stage: Stage) -> StageOutcome | None:
+    """Return what is recorded of a stage none of whose files changed since it was verified, by the same bounds."""
+    recorded = recorded_stage(stage)
+    if recorded is None or not is_unchanged(stage.folder, take_snapshot(stage.outputs())):
+        return None
+    return _outcome(stage, recorded, is_reused=True) if _has_same_bounds(stage, recorded) else None
 
 
-def _record(stage: Stage, inputs: dict[str, str], evidence: Evidence) -> StageRecord:
-    return StageRecord(
-        stage=stage.name,
-        fingerprint=digest_of({"stage": stage.name, "inputs": inputs, "parts": {}}),
-        inputs=dict(inputs),
-        parts={},
-        files=evidence.files,
-        runs=evidence.runs,
-        gates=evidence.gates,
-        passed=evidence.passed,
-    )
-
-
-def _require_unchanged(recorded: StageRecord, found: StageRecord) -> None:
-    """Insist that a stage is still what its record says.
+def recorded_stage(stage: Stage) -> StageRecord | None:
+    """Return a stage's record; None where it is not finished.
 
     Raises:
-        RefusedError: it was made with other inputs.
+        InvalidDocumentError: the record is malformed.
+        VerificationError: it is that of another stage.
+    """
+    path = stage.folder / RECORD
+    if not OS.exists(path):
+        return None
+    recorded = read_document(path, StageRecord)
+    if recorded.fingerprint != stage.fingerprint.sha256:
+        raise VerificationError(
+            "is the record of another stage", path=path, expected=f"fingerprint {stage.fingerprint.sha256}"
+        )
+    return recorded
+
+
+def _built_or_verified(stage: Stage) -> StageOutcome:
+    recorded = recorded_stage(stage)
+    if recorded is None:
+        stage.build()
+    before = take_snapshot(stage.outputs())
+    found = stage.inspect()
+    record = _record(stage, found)
+    if recorded is None:
+        for path, verdict in found.verdicts.items():
+            write_verdict(stage.folder / path, verdict)
+        write_document(stage.folder / RECORD, record, replace=False)
+        keep_snapshot(stage.folder, take_snapshot(stage.outputs()))
+        return _outcome(stage, record, is_reused=False)
+    _require_unchanged(stage, recorded, record)
+    if recorded.gates != record.gates:  # other bounds: the same evidence, judged anew
+        record = record.model_copy(update={"runs": recorded.runs})
+        write_document(stage.folder / RECORD, record, replace=True)
+        before = take_snapshot(stage.outputs())
+    keep_snapshot(stage.folder, before)
+    return _outcome(stage, record, is_reused=True)
+
+
+def _record(stage: Stage, found: Found) -> StageRecord:
+    gates = stage.judge(found.evidence)
+    return StageRecord(
+        stage=stage.name,
+        fingerprint=stage.fingerprint.sha256,
+        inputs=dict(stage.fingerprint.inputs),
+        parts=dict(stage.fingerprint.parts),
+        files=found.files,
+        runs=found.runs,
+        checkpoint=found.checkpoint,
+        gates=gates,
+        warnings=[note for note in gate_notes(stage.name, stage.chosen(gates)) if note.startswith("LG902")],
+        passed=all(gate.passed for gate in gates),
+    )
+
+
+def _require_unchanged(stage: Stage, recorded: StageRecord, found: StageRecord) -> None:
+    """Insist that a stage is still what its record says, whatever its gates ask.
+
+    Raises:
         VerificationError: what it made has changed since.
     """
-    changed = sorted(
-        name
-        for name in recorded.inputs.keys() | found.inputs.keys()
-        if recorded.inputs.get(name) != found.inputs.get(name)
-    )
-    if changed:
-        raise RefusedError(
-            f"was made with another {', '.join(changed)}", expected="the inputs it was recorded with"
-        )
-    for name in ("files", "runs", "gates"):
-        if getattr(recorded, name) != getattr(found, name):
+    for run in recorded.runs:
+        path = stage.folder / run.path / VERDICT
+        if hash_file(path).sha256 != run.verdict_sha256:
             raise VerificationError(
-                f"its {name} are no longer those that {RECORD} lists",
-                expected=str(getattr(recorded, name)),
+                "is no longer the verdict that was recorded", path=path, expected=run.verdict_sha256
+            )
+    for name, before, after in (
+        ("files", recorded.files, found.files),
+        (
+            "runs",
+            [_without_digest(run) for run in recorded.runs],
+            [_without_digest(run) for run in found.runs],
+        ),
+        ("checkpoint", recorded.checkpoint, found.checkpoint),
+    ):
+        if before != after:
+            raise VerificationError(
+                f"its {name} are no longer what {RECORD} lists: {after}", expected=str(before)
             )
 
 
-def _explained(error: LedgerError, stage: Stage) -> StageFailedError:
-    failed = StageFailedError(
-        f"stage {stage.name} failed: {error}",
-        advice=f"nothing was rebuilt; to build the stage again, remove {stage.folder}",
+def _without_digest(run: StageRun) -> StageRun:
+    return run.model_copy(update={"verdict_sha256": ""})  # a newer version may word a verdict differently
+
+
+def _has_same_bounds(stage: Stage, recorded: StageRecord) -> bool:
+    return [_bound(gate) for gate in stage.asked_gates()] == [_bound(gate) for gate in recorded.gates]
+
+
+def _bound(gate: Gate) -> Gate:
+    return gate.model_copy(update={"measured": None, "passed": True})
+
+
+def _outcome(stage: Stage, record: StageRecord, *, is_reused: bool) -> StageOutcome:
+    return StageOutcome(
+        stage=stage.name,
+        folder=stage.folder,
+        gates=record.gates,
+        notes=[*_missed(record), *record.warnings],
+        passed=record.passed,
+        reused=is_reused,
     )
+
+
+def _missed(record: StageRecord) -> list[str]:
+    return [note for note in gate_notes(record.stage, record.gates) if note.startswith("LG901")]
+
+
+@contextmanager
+def _held(stage: Stage) -> Iterator[None]:
+    """Hold a stage's lock; while another process holds it, wait and say for whom. One that died holds nothing."""
+    while True:
+        try:
+            lock = RunLock(stage.folder)
+        except LockedError:
+            holder = lock_state(stage.folder).holder
+            stage.say("waiting", note=f"{holder or 'another process'} builds it")
+            time.sleep(WAIT_SECONDS)
+        else:
+            break
+    with lock:
+        yield
+
+
+def _write_pilot(plan: Plan, fingerprints: Mapping[str, Fingerprint]) -> None:
+    """Say which recipe is rehearsed here and which stages it rests on, unless that is what is written."""
+    if not plan.trained or any(name not in fingerprints for name in plan.names):
+        return
+    long_run = plan.resolution.long_run
+    target = long_run.config["run"]["target_step"]
+    stages = [
+        PilotStage(
+            stage=name,
+            folder=fingerprints[name].folder,
+            fingerprint=fingerprints[name].sha256,
+            passed=_standing(plan, fingerprints[name]),
+        )
+        for name in plan.names
+    ]
+    path = plan.root / PILOT
+    before = read_document(path, PilotRecord) if OS.exists(path) else None
+    record = PilotRecord(
+        tool_version=__version__,
+        created=SystemClock().now() if before is None else before.created,
+        name=plan.config.name,
+        config=dict(long_run.config),
+        classes=dict(long_run.classes),
+        identity_sha256=long_run.identity_sha256,
+        parts=dict(long_run.parts),
+        target_step=target,
+        tokens_per_update=long_run.tokens_per_update,
+        planned_tokens=target * long_run.tokens_per_update,
+        data=DataIdentities(train=long_run.train_sha256 or "", validation=long_run.validation_sha256),
+        stages=stages,
+        passed=all(stage.passed for stage in stages),
+    )
+    if record != before:
+        write_document(path, record.model_copy(update={"created": SystemClock().now()}), replace=True)
+
+
+def _standing(plan: Plan, fingerprint: Fingerprint) -> bool | None:
+    """Return what a stage's record says, verified or not yet; None where it is not finished."""
+    path = plan.root / fingerprint.folder / RECORD
+    return read_document(path, StageRecord).passed if OS.exists(path) else None
+
+
+def _explained(error: LedgerError, stage: Stage) -> StageFailedError:
+    is_recorded = OS.exists(stage.folder / RECORD)
+    advice = (
+        f"nothing was rebuilt; to build the stage again, remove {stage.folder}"
+        if is_recorded
+        else f"the same command goes on from here; to build the stage from nothing, remove {stage.folder}"
+    )
+    failed = StageFailedError(f"stage {stage.name} failed: {error}", advice=advice)
     failed.exit_code = error.exit_code
     return failed

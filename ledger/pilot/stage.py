@@ -1,60 +1,46 @@
-"""What every stage of a pilot is: a folder, what decides its result, how it is built, how it is judged.
+"""What every stage of a pilot is: a folder, what decides its result, how it is built, what its records show.
 
-`build` makes what is missing and continues what was interrupted; `inspect` reads gates and outputs from records
-alone. The runner decides when to do which.
+`build` makes what is missing and continues what was interrupted; `inspect` reads outputs and evidence from records
+alone, verifying every byte that they rest on. The runner decides when to do which, and judges.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from ledger.records.fields import Measurement, is_finite
-from ledger.records.pilot import Gate, StageFile, StageRun
-from ledger.storage.digests import hash_file
+from ledger.pilot.fingerprint import Fingerprint
+from ledger.pilot.gates import GateBound, GateBounds, judge
+from ledger.pilot.metrics import Evidence
+from ledger.pilot.progress import Moment, Phase, Report
+from ledger.records.documents import Verdict
+from ledger.records.pilot import Gate, StageCheckpoint, StageFile, StageRun
 
-__all__ = [
-    "Evidence",
-    "Stage",
-    "StageOutcome",
-    "StageSettings",
-    "gate_at_least",
-    "gate_at_most",
-    "gate_equal",
-]
+__all__ = ["Found", "Place", "Stage", "StageOutcome"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageSettings:
-    """Where a pilot lies and who is told about the progress inside a stage."""
+class Place:
+    """Where a stage works and who is told of it."""
 
     root: Path
     """The pilot's folder."""
-    configs: Path
-    """Folder that configuration names are relative to."""
-    report: Callable[[str, Path | None], None]
-    """Told the stage, and the run folder that is being written, again and again while a process works."""
-
-    @property
-    def dataset(self) -> Path:
-        """Where the prepared corpus lies."""
-        return self.root / "prepare" / "dataset"
+    report: Report
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Found:
     """What a stage's records show."""
 
-    gates: list[Gate]
-    files: list[StageFile]
-    runs: list[StageRun]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every gate is kept."""
-        return all(gate.passed for gate in self.gates)
+    evidence: Evidence
+    files: list[StageFile] = field(default_factory=list)
+    runs: list[StageRun] = field(default_factory=list)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """What the audit said of each run, by the run's path."""
+    checkpoint: StageCheckpoint | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,59 +48,57 @@ class StageOutcome:
     """A stage as the table at the end shows it."""
 
     stage: str
+    folder: Path
     gates: list[Gate]
+    notes: list[str]
+    """What is to be said of the gates: LG901 for each that was missed, LG902 where nothing was asked."""
     passed: bool
     reused: bool
+    """Whether it was there already; then nothing was built."""
 
 
 class Stage(ABC):
-    """One stage of a pilot, in a folder of its own."""
+    """One stage of a pilot, in a folder that is named by everything that decides its result."""
 
-    def __init__(self, name: str, settings: StageSettings) -> None:
-        self.name = name
-        self.settings = settings
-        self.folder = settings.root / name
+    def __init__(self, fingerprint: Fingerprint, place: Place, *, asked: GateBounds) -> None:
+        self.name = fingerprint.stage
+        self.fingerprint = fingerprint
+        self.place = place
+        self.folder = place.root / fingerprint.folder
+        self._asked = asked
+
+    built_in: ClassVar[Mapping[str, GateBound]] = {}
+    """Gates that the stage has whatever its name is, laid under those that are asked for."""
 
     @abstractmethod
     def build(self) -> None:
         """Make what is missing; continue what was interrupted; damage raises."""
 
     @abstractmethod
-    def inspect(self) -> Evidence:
-        """Read gates and outputs from records alone, verifying every byte they rest on."""
+    def inspect(self) -> Found:
+        """Read outputs and evidence from records alone, verifying every byte that they rest on."""
 
-    @property
-    @abstractmethod
-    def configs(self) -> Sequence[str]:
-        """Configuration files that decide the stage's result, relative to the pilot's file."""
+    def outputs(self) -> Sequence[Path]:
+        """Return the folders that the evidence lies in."""
+        return [self.folder]
 
-    def inputs(self) -> dict[str, str]:
-        """Return what decides the stage's result: each configuration's digest."""
-        paths = {name: self.settings.configs / name for name in self.configs}
-        return {name: hash_file(path).sha256 for name, path in paths.items()}
+    def judge(self, evidence: Evidence) -> list[Gate]:
+        """Return the stage's gates, each measured."""
+        return judge(self.name, {**self.built_in, **self._asked}, evidence)
 
-    def config_arguments(self) -> list[str]:
-        """Return the configurations as command-line arguments."""
-        return [part for name in self.configs for part in ("--config", str(self.settings.configs / name))]
+    def asked_gates(self) -> list[Gate]:
+        """Return the stage's gates, nothing measured."""
+        return self.judge(Evidence())
+
+    def chosen(self, gates: list[Gate]) -> list[Gate]:
+        """Return those gates that are there because somebody chose a bound."""
+        return [gate for gate in gates if gate.metric not in self.built_in]
+
+    def say(self, phase: Phase, run_dir: Path | None = None, *, note: str = "") -> None:
+        """Tell what the stage is doing."""
+        self.place.report(Moment(stage=self.name, phase=phase, run_dir=run_dir, note=note))
 
     @property
     def output(self) -> Path:
         """The file that takes what the stage's processes print."""
         return self.folder / "output.log"
-
-
-def gate_at_least(metric: str, measured: Measurement | None, *, least: float) -> Gate:
-    """Ask for a measurement of at least `least`; an unmeasured or non-finite one fails."""
-    passed = is_finite(measured) and float(measured or 0) >= least
-    return Gate(metric=metric, asked=f">= {least:g}", measured=measured, passed=passed)
-
-
-def gate_at_most(metric: str, measured: Measurement | None, *, most: float) -> Gate:
-    """Ask for a measurement of at most `most`; an unmeasured or non-finite one fails."""
-    passed = is_finite(measured) and float(measured or 0) <= most
-    return Gate(metric=metric, asked=f"<= {most:g}", measured=measured, passed=passed)
-
-
-def gate_equal(metric: str, measured: str, *, asked: str) -> Gate:
-    """Ask for one certain word."""
-    return Gate(metric=metric, asked=asked, measured=measured, passed=measured == asked)

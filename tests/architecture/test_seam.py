@@ -45,7 +45,7 @@ EXCUSED = {
     "ledger.cli.screen:_forget_output": "standard streams",
     "ledger.maintain.probes:_watch": "looks as fast as it can, from a thread, at a file that the seam replaces",
     "ledger.pilot.processes:_started": "what a stage's processes print, for people",
-    "ledger.pilot.processes:_failure": "what a stage's processes print, for people",
+    "ledger.pilot.processes:_end_of": "what a stage's processes print, for people",
     "ledger.pilot.processes:last_logged_step": "watches a run for progress; the audit reads it for what it says",
     "ledger.pilot.processes:planned_steps": "watches a run for progress; the audit reads it for what it says",
     "ledger.recorder.environment:_processor": "a file of the system",

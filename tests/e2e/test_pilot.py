@@ -1,4 +1,4 @@
-"""The main job through its one command: built once, verified ever after, never built over damage."""
+"""The main job through its one command: built once, reused ever after, never built over damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.small_pilot import ledger, write_small_pilot
+from ledger.pilot import STAGES, Moment
+from ledger.pilot.runner import StageFailedError
+from ledger.records.documents import Evaluation
+from ledger.records.pilot import PilotRecord, StageRecord
+from ledger.storage.canonical import sha256_hex
+from ledger.storage.documents import read_document
+from tests.e2e.small_pilot import command, ledger, rehearse, write_small_pilot
+from tests.support.faults import Snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -17,17 +24,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pilot")
-    config = write_small_pilot(folder)
-    done = ledger("pilot", config, "--output", folder / "out", "--json")
-    assert done.returncode == 0, done.stderr
+    write_small_pilot(folder)
+    done = ledger(*command(folder, "--json")[4:])
+    assert done.returncode == 0, done.stderr + done.stdout
     outcome = json.loads(done.stdout)
-    assert [stage["stage"] for stage in outcome["stages"]] == [
-        "prepare",
-        "overfit",
-        "acceptance",
-        "stability",
-        "resume",
-    ]
+    assert tuple(stage["stage"] for stage in outcome["stages"]) == STAGES
     assert not any(stage["reused"] for stage in outcome["stages"])
     return folder
 
@@ -42,65 +43,122 @@ def copy(finished: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(kept, finished, symlinks=True)
 
 
-def again(folder: Path):
-    return ledger("pilot", folder / "pilot.yaml", "--output", folder / "out")
+def stage_folder(folder: Path, stage: str) -> Path:
+    (found,) = (folder / "out").glob(f"{stage}-*")
+    return found
 
 
-def test_a_second_run_verifies_and_builds_nothing(finished: Path):
-    before = {path: path.stat().st_mtime_ns for path in (finished / "out").rglob("*") if path.is_file()}
-    done = ledger("pilot", finished / "pilot.yaml", "--output", finished / "out", "--json")
-    assert done.returncode == 0, done.stderr
-    assert all(stage["reused"] for stage in json.loads(done.stdout)["stages"])
-    after = {path: path.stat().st_mtime_ns for path in (finished / "out").rglob("*") if path.is_file()}
-    assert {path.name for path in before if before[path] != after.get(path)} <= {"run.lock"}
-    assert after.keys() == before.keys()
+def record_of(folder: Path, stage: str) -> StageRecord:
+    return read_document(stage_folder(folder, stage) / "stage.json", StageRecord)
+
+
+def test_a_second_run_reuses_everything_and_writes_nothing(finished: Path):
+    rehearse(finished)  # what another test restored is verified once
+    before = Snapshot.of(finished)
+    assert all(outcome.reused for outcome in rehearse(finished))
+    assert Snapshot.of(finished) == before
+
+
+def test_a_rehash_reads_everything_and_finds_it_as_it_was(finished: Path):
+    said: list[Moment] = []
+    assert all(outcome.reused for outcome in rehearse(finished, said=said, is_rehashing=True))
+    assert {moment.phase for moment in said} >= {"hashing", "reconciling"}
 
 
 def test_the_killed_run_was_redone_and_equals_its_control(finished: Path):
-    run, control = finished / "out/resume/run", finished / "out/resume/control"
-    done = ledger("reconcile", run, "--control", control)
+    resume = stage_folder(finished, "resume")
+    done = ledger("reconcile", resume / "run", "--control", resume / "control")
     assert done.returncode == 0, done.stdout
 
 
+def test_the_pilot_names_the_long_run_and_its_stages(finished: Path):
+    pilot = read_document(finished / "out/pilot.json", PilotRecord)
+    assert (pilot.target_step, pilot.tokens_per_update, pilot.planned_tokens) == (400, 64, 25_600)
+    assert pilot.config["schedule"]["horizon"] == 25_600
+    assert pilot.passed
+    assert [stage.folder for stage in pilot.stages] == [stage_folder(finished, name).name for name in STAGES]
+    for stage in ("stability", "resume"):
+        assert {run.identity_sha256 for run in record_of(finished, stage).runs} == {pilot.identity_sha256}
+
+
+def test_validate_measured_the_final_checkpoint_of_stability(finished: Path):
+    record = record_of(finished, "validate")
+    assert record.checkpoint is not None
+    manifest = finished / "out" / record.checkpoint.path / "manifest.json"
+    assert manifest.is_relative_to(stage_folder(finished, "stability"))
+    assert sha256_hex(manifest.read_bytes()) == record.checkpoint.manifest_sha256
+    evaluation = read_document(stage_folder(finished, "validate") / "evaluation.json", Evaluation)
+    assert evaluation.complete
+    assert (evaluation.split, evaluation.step) == ("validation", 30)
+
+
+def test_each_run_holds_the_verdict_that_its_stage_rests_on(finished: Path):
+    for name in ("smoke", "overfit", "acceptance", "stability", "resume"):
+        for run in record_of(finished, name).runs:
+            verdict = stage_folder(finished, name) / run.path / "verdict.json"
+            assert sha256_hex(verdict.read_bytes()) == run.verdict_sha256
+
+
+def test_another_learning_rate_shares_the_corpus(copy: Path):
+    outcomes = rehearse(copy, "optimizer.learning_rate=2e-2", "pilot.stages=[smoke]")
+    assert [outcome.stage for outcome in outcomes] == ["prepare", "smoke", "stability", "validate"]
+    assert [outcome.reused for outcome in outcomes] == [True, False, False, False]
+    assert read_document(copy / "out/pilot.json", PilotRecord).config["optimizer"]["learning_rate"] == 2e-2
+
+
+def test_another_bound_is_judged_anew_from_the_same_records(copy: Path):
+    log = stage_folder(copy, "overfit") / "run/metrics.jsonl"
+    before = log.stat().st_mtime_ns
+    outcomes = rehearse(copy, "pilot.overfit.gates.loss_left.max=1e-9")
+    assert [(outcome.stage, outcome.passed) for outcome in outcomes][-1] == ("overfit", False)
+    assert any(note.startswith("LG901 error: overfit: loss left") for note in outcomes[-1].notes)
+    assert outcomes[-1].reused
+    assert log.stat().st_mtime_ns == before
+    assert all(outcome.passed for outcome in rehearse(copy))
+
+
 def test_a_flipped_byte_in_a_shard_is_found_and_the_folder_named(copy: Path):
-    shard = copy / "out/prepare/dataset/train-00000.npy"
+    shard = stage_folder(copy, "prepare") / "dataset/train-00000.npy"
     data = bytearray(shard.read_bytes())
     data[-3] ^= 1
     shard.write_bytes(data)
-    done = again(copy)
+    done = ledger(*command(copy)[4:])
     assert done.returncode == 1
     assert "train-00000.npy" in done.stderr
-    assert f"remove {copy / 'out/prepare'}" in done.stderr
+    assert f"remove {stage_folder(copy, 'prepare')}" in done.stderr
     assert shard.read_bytes() == data
 
 
-def test_an_edited_counter_in_a_log_is_found_and_the_folder_named(copy: Path):
-    log = copy / "out/stability/run/metrics.jsonl"
-    text = log.read_bytes()
-    edited = text.replace(b'"tokens_seen":320,', b'"tokens_seen":321,', 1)
-    assert edited != text
-    log.write_bytes(edited)
-    done = again(copy)
-    assert done.returncode == 1
-    assert "metrics.jsonl" in done.stderr
-    assert f"remove {copy / 'out/stability'}" in done.stderr
-    assert log.read_bytes() == edited
-
-
-def test_another_configuration_is_refused_and_named(copy: Path):
-    config = copy / "acceptance.yaml"
-    config.write_text(config.read_text() + "logging: {interval: 2}\n")
-    done = again(copy)
-    assert done.returncode == 1
-    assert "acceptance.yaml" in done.stderr
-    assert f"remove {copy / 'out/acceptance'}" in done.stderr
+@pytest.mark.parametrize(
+    ("stage", "file", "old", "new"),
+    [
+        ("stability", "run/metrics.jsonl", b'"tokens_seen":640,', b'"tokens_seen":641,'),
+        ("smoke", "run/verdict.json", b'"passed"', b'"failed"'),
+        ("validate", "evaluation.json", b'"complete":true', b'"complete":false'),
+        ("resume", "stage.json", b'"passed":true', b'"passed":null'),
+    ],
+)
+def test_an_edited_record_is_found_and_the_folder_named(
+    copy: Path, stage: str, file: str, old: bytes, new: bytes
+):
+    path = stage_folder(copy, stage) / file
+    edited = path.read_bytes().replace(old, new, 1)
+    assert edited != path.read_bytes()
+    path.write_bytes(edited)
+    with pytest.raises(StageFailedError) as refused:
+        rehearse(copy)
+    assert path.name in str(refused.value)
+    assert f"remove {path.parent if file == 'stage.json' else stage_folder(copy, stage)}" in str(
+        refused.value
+    )
+    assert path.read_bytes() == edited
 
 
 def test_a_missed_bound_fails_with_a_table_and_stops_there(tmp_path: Path):
-    config = write_small_pilot(tmp_path)
-    config.write_text(config.read_text().replace("max_final_loss: 4.0", "max_final_loss: 0.000001"))
-    done = ledger("pilot", config, "--output", tmp_path / "out")
+    write_small_pilot(tmp_path)
+    done = ledger(*command(tmp_path, "--set", "pilot.overfit.gates.loss_left.max=1e-9")[4:])
     assert done.returncode == 1
     assert "FAILED" in done.stdout
     assert "not run" in done.stdout
-    assert not (tmp_path / "out/acceptance").exists()
+    assert "LG901 error: overfit: loss left" in done.stdout
+    assert not list((tmp_path / "out").glob("acceptance-*"))

@@ -12,8 +12,7 @@ from ledger.audit import reconcile
 from ledger.cli import main
 from ledger.errors import UnsafeError
 from ledger.maintain import write_verdict
-from ledger.pilot.config import PilotConfig
-from ledger.pilot.runner import run_pilot
+from ledger.pilot import Plan, run_pilot
 from ledger.storage import mounts
 from ledger.storage.filesystem import DurabilityWarning
 from tests.data_prep.corpus import configure, texts, write_jsonl
@@ -22,7 +21,7 @@ from tests.support.faults_scenarios import finish_run
 
 pytest.importorskip("torch")
 
-from ledger.config import dump_config, load_config
+from ledger.config import dump_config
 from tests.trainer.tiny import tiny_config, write_dataset
 from trainer import cli as trainer_cli
 
@@ -84,8 +83,8 @@ def test_keeping_a_verdict(tmp_path, on_a_network, capsys):
 
 def test_a_pilot(tmp_path: Path, on_a_network):
     configs = Path(__file__).parents[2] / "configs"
-    config = load_config([configs / "pilot.yaml"], (), model=PilotConfig)
+    plan = Plan([configs / "tiny.yaml", configs / "pilots" / "tiny.yaml"], root=tmp_path / "pilot")
     on_a_network()
     with pytest.raises(UnsafeError, match="LEDGER_ALLOW_NETWORK_FS=1"):
-        list(run_pilot(config, root=tmp_path / "pilot", configs=configs))
+        list(run_pilot(plan))
     assert not (tmp_path / "pilot").exists()

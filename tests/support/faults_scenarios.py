@@ -17,8 +17,12 @@ from data_prep.pipeline import prepare
 from ledger.audit import reconcile
 from ledger.checkpoints import read_checkpoint
 from ledger.maintain import add_waiver, attest_run, diagnose, repair_run, seal_run, write_verdict
-from ledger.pilot import runner
-from ledger.pilot.stage import Evidence, Stage, StageSettings, gate_at_least
+from ledger.pilot.fingerprint import Fingerprint
+from ledger.pilot.gates import GateBound
+from ledger.pilot.metrics import Evidence
+from ledger.pilot.progress import silent
+from ledger.pilot.runner import run_stage
+from ledger.pilot.stage import Found, Place, Stage
 from ledger.recorder import RunRecorder
 from ledger.recorder.evaluations import store_measurement
 from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
@@ -504,33 +508,34 @@ def _prepare(place: Path, fs: FileSystem) -> None:
     prepare(config, output=place / "work" / "data", fs=fs)
 
 
+STAGE: Final = Fingerprint(stage="stage", inputs={}, parts={})
+
+
 class _OneGate(Stage):
     """A stage whose work is one file."""
-
-    configs: tuple[str, ...] = ()
 
     def build(self) -> None:
         """Make the file."""
         create_file(self.folder / "made", b"whole")
 
-    def inspect(self) -> Evidence:
+    def inspect(self) -> Found:
         """Measure the file."""
         size = len((self.folder / "made").read_bytes())
-        return Evidence(gates=[gate_at_least("bytes", size, least=5)], files=[], runs=[])
+        return Found(evidence=Evidence(others={"updates": size}))
 
 
 def record_stage(place: Path, fs: Any) -> None:
     """Record a pilot's stage."""
     fs.watch()
     _record_stage(place, fs)
-    fs.promise(place / "pilot" / "stage" / "stage.json")
+    fs.promise(place / "pilot" / STAGE.folder / "stage.json")
     fs.unwatch()
 
 
 def _record_stage(place: Path, fs: FileSystem) -> None:
-    settings = StageSettings(root=place / "pilot", configs=place, report=lambda _stage, _run: None)
+    where = Place(root=place / "pilot", report=silent)
     with diverted(fs):
-        runner._run_stage(_OneGate("stage", settings))
+        run_stage(_OneGate(STAGE, where, asked={"updates": GateBound(min=5)}))
 
 
 def _pilot_folder(place: Path) -> None:

@@ -149,13 +149,13 @@ def _resolve(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return resolved
 
 
-def test_a_variant_is_laid_over_what_the_run_would_be(dataset, tmp_path, capsys):
-    short = tmp_path / "short.yaml"
-    short.write_text(
-        "run: {purpose: stability, target_step: 3}\nschedule: {name: constant, warmup_steps: 2}\n"
-    )
+def test_a_variant_is_laid_over_what_the_run_would_be(dataset, capsys):
+    change = {
+        "run": {"purpose": "stability", "target_step": 3},
+        "schedule": {"name": "constant", "warmup_steps": 2},
+    }
     base = ["--config", str(CONFIGS / "tiny.yaml"), "--set", f"data.path={dataset}"]
-    resolved = _resolve(capsys, *base, "--variant", str(short))
+    resolved = _resolve(capsys, *base, "--variant", f"short={json.dumps(change)}")
     variant = resolved["variants"]["short"]
     assert variant["config"]["run"]["target_step"] == 3
     assert variant["config"]["schedule"] == {"name": "constant", "warmup_steps": 2}
@@ -168,14 +168,22 @@ def test_a_variant_is_laid_over_what_the_run_would_be(dataset, tmp_path, capsys)
 def test_a_shorter_rehearsal_has_the_identity_of_the_whole_run(dataset, tmp_path, capsys):
     config = tmp_path / "run.yaml"
     config.write_text("run: {target_step: null, budget: {tokens: 100000}}\npilot: {name: anything}\n")
-    short = tmp_path / "short.yaml"
-    short.write_text("run: {purpose: stability, target_step: 3}\n")
+    change = {"run": {"purpose": "stability", "target_step": 3}}
     base = ["--config", str(CONFIGS / "tiny.yaml"), "--config", str(config), "--set", f"data.path={dataset}"]
-    resolved = _resolve(capsys, *base, "--variant", str(short))
+    resolved = _resolve(capsys, *base, "--variant", f"short={json.dumps(change)}")
     variant = resolved["variants"]["short"]
     assert (resolved["config"]["run"]["target_step"], variant["config"]["run"]["target_step"]) == (98, 3)
     assert variant["identity_sha256"] == resolved["identity_sha256"]
     assert "pilot" not in resolved["config"]
+
+
+@pytest.mark.parametrize("typed", ["short", "short=", "short=[1]", "short={"])
+def test_a_variant_that_is_none_is_refused(dataset, capsys, typed):
+    base = ["resolve", "--json", "--config", str(CONFIGS / "tiny.yaml"), "--set", f"data.path={dataset}"]
+    with pytest.raises(SystemExit) as ended:
+        main([*base, "--variant", typed])
+    assert ended.value.code == 2
+    assert "--variant short" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,9 @@ def test_an_untied_head_is_in_the_table_too():
 
 def test_every_configuration_of_a_training_run_is_tried_here_or_with_the_rehearsal():
     laid_over_tiny = {"overfit", "acceptance", "stability", "resume"}
-    of_the_pilot = {"pilot"}
     assert {path.stem for path in CONFIGS.glob("*.yaml")} == {
         "tiny",
         "20m-wsd",
         *MODELS,
         *laid_over_tiny,
-        *of_the_pilot,
     }

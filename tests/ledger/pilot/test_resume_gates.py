@@ -9,11 +9,16 @@ from typing import Any, cast
 import pytest
 
 from ledger.cli import pilot as command
-from ledger.pilot.stages import equivalence_gates
+from ledger.pilot import Moment
+from ledger.pilot.gates import judge
+from ledger.pilot.metrics import Evidence
+
+COMPARED = ("same_start", "same_data", "same_loss", "same_parameters")
 
 
 def gates(account: dict[str, Any]) -> dict[str, tuple[object, bool]]:
-    found = equivalence_gates(cast("Any", SimpleNamespace(account=account)))
+    verdict = cast("Any", SimpleNamespace(account=account, findings=[], checked=[], not_checked={}))
+    found = [gate for gate in judge("resume", None, Evidence(verdict=verdict)) if gate.metric in COMPARED]
     assert {gate.asked for gate in found} == {"bitwise"}
     return {gate.metric: (gate.measured, gate.passed) for gate in found}
 
@@ -30,7 +35,9 @@ def test_start_data_loss_and_parameters_must_agree_bit_for_bit():
 
 @pytest.mark.parametrize("account", [{}, {"equivalence": {}}])
 def test_what_was_not_compared_does_not_pass(account: dict[str, Any]):
-    assert set(gates(account).values()) == {("not compared", False)}
+    found = gates(account)
+    assert set(found) == set(COMPARED)
+    assert not any(passed for _, passed in found.values())
 
 
 def test_without_a_terminal_a_line_says_how_far_it_is(
@@ -40,5 +47,6 @@ def test_without_a_terminal_a_line_says_how_far_it_is(
     (tmp_path / "metrics.jsonl").write_text('{"step":7}\n')
     (tmp_path / "run.json").write_text('{"target_step":40}')
     with command._Bars() as bars:
-        bars.report("stability", tmp_path)
-    assert "stability: step 7/40" in capsys.readouterr().err
+        bars.report(Moment(stage="stability", phase="training", run_dir=tmp_path))
+    assert "stability" in (said := capsys.readouterr().err)
+    assert "step 7/40" in said
