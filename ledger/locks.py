@@ -20,21 +20,24 @@ from ledger.errors import (
     InvalidDocumentError,
     LedgerError,
     RefusedError,
+    StorageError,
     UnsafeError,
     VerificationError,
 )
 from ledger.recipes import TARGET_FIELD
 from ledger.records.documents import Recipe
 from ledger.records.fields import Json
-from ledger.records.locks import RecipeLock
+from ledger.records.layout import RECIPE_LOCK
+from ledger.records.locks import Budget, RecipeLock
 from ledger.storage.canonical import digest_of
-from ledger.storage.documents import document_bytes, parse_document
+from ledger.storage.documents import document_bytes, parse_document, read_document
 from ledger.storage.files import read_regular_file
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.strict_json import MAX_DOCUMENT_BYTES
 
 __all__ = [
     "LockProblem",
+    "budget_of_run",
     "content_sha256",
     "has_credentials",
     "is_mutable_revision",
@@ -111,6 +114,22 @@ def read_lock(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> RecipeLoc
                 advice="freeze a passed pilot again: ledger freeze PILOT -o FILE",
             )
     return lock
+
+
+def budget_of_run(run_dir: Path, *, fs: FileSystem = OS) -> Budget | None:
+    """Return the budget of the lock that a run was started under; None without one, or where it cannot be read.
+
+    Raises:
+        StorageError: the system refused.
+    """
+    if not fs.exists(run_dir / RECIPE_LOCK):
+        return None
+    try:
+        return read_document(run_dir / RECIPE_LOCK, RecipeLock, fs=fs).budget
+    except StorageError:
+        raise
+    except LedgerError:
+        return None  # LG603 says why
 
 
 def signed(lock: RecipeLock) -> RecipeLock:

@@ -9,18 +9,25 @@ from typing import Annotated, Final
 import typer
 
 from ledger import __version__
-from ledger.audit.charts import chart_run
+from ledger.audit.charts import RunCharts, chart_run
 from ledger.audit.subject import require_folder
 from ledger.cli.options import DataPath
 from ledger.cli.output import EXIT_CODES, print_text, survive_encoding, warn_about_link
 from ledger.errors import LedgerError, StorageError, UsageError
+from ledger.locks import budget_of_run
+from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
 from ledger.pilot.folder import FoundStage, find_stages, is_pilot
+from ledger.pilot.metrics import is_metric, metric_named
+from ledger.pilot.recheck import PILOT_RECORD
+from ledger.pilot.rehearsal import pilot_budget
 from ledger.records.parts import LogPosition
-from ledger.records.pilot import Gate
+from ledger.records.pilot import Gate, PilotRecord
 from ledger.report.files import require_place, write_report
 from ledger.report.markdown import pilot_markdown, run_markdown
 from ledger.report.pilot_page import PILOT_BUCKETS, PilotReport, RunInStage, StageReport, Standing, pilot_page
 from ledger.report.run_page import run_page
+from ledger.storage.documents import read_document
+from ledger.storage.filesystem import OS
 
 __all__ = ["command"]
 
@@ -63,7 +70,7 @@ def command(
     else:
         charts = chart_run(folder, rehash=rehash, data=data)
         verdict = charts.verdict.verdict
-        made = run_markdown(charts, name=name) if markdown else run_page(charts, name=name)
+        made = _run_report(folder, charts, name=name, markdown=markdown)
     warn_about_link(Path(run))
     if markdown:
         survive_encoding()
@@ -75,9 +82,34 @@ def command(
     raise typer.Exit(EXIT_CODES[verdict])
 
 
+def _run_report(folder: Path, charts: RunCharts, *, name: str, markdown: bool) -> str:
+    show = run_markdown if markdown else run_page
+    return show(charts, name=name, budget=budget_of_run(folder))
+
+
 def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotReport:
-    stages = [_stage(found, rehash=rehash, data=data) for found in find_stages(folder)]
-    return PilotReport(name=name, stages=stages, tool_version=__version__)
+    record = read_document(folder / PILOT_RECORD, PilotRecord) if OS.exists(folder / PILOT_RECORD) else None
+    stages = find_stages(folder)
+    if record is not None:  # stages of other settings, from before, are not this pilot's
+        order = {stage.folder: number for number, stage in enumerate(record.stages)}
+        stages = sorted((one for one in stages if one.name in order), key=lambda one: order[one.name])
+    return PilotReport(
+        name=name if record is None else record.name,
+        stages=[_stage(found, rehash=rehash, data=data) for found in stages],
+        tool_version=__version__,
+        facts=[] if record is None else _facts(record),
+        budget=None if record is None else pilot_budget(folder, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY),
+        not_run=[] if record is None else [stage.stage for stage in record.stages if stage.passed is None],
+    )
+
+
+def _facts(record: PilotRecord) -> list[tuple[str, str]]:
+    return [
+        ("recipe", record.identity_sha256),
+        ("target", f"{record.target_step:,} updates, {record.planned_tokens:,} tokens"),
+        ("train data", record.data.train),
+        ("held-out data", record.data.validation or "none"),
+    ]
 
 
 def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
@@ -87,7 +119,15 @@ def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
         for path, folder in found.runs.items()
     ]
     standing, gates, problem = _standing(found)
-    return StageReport(name=found.name, standing=standing, gates=gates, runs=runs, problem=problem)
+    return StageReport(
+        name=found.name if found.record is None else found.record.stage,
+        standing=standing,
+        gates=gates,
+        runs=runs,
+        problem=problem,
+        advice={gate.metric: metric_named(gate.metric).advice for gate in gates if is_metric(gate.metric)},
+        warnings=[] if found.record is None else list(found.record.warnings),
+    )
 
 
 def _standing(found: FoundStage) -> tuple[Standing, list[Gate], str | None]:

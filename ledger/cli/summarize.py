@@ -10,6 +10,7 @@ import typer
 from ledger.audit import summarize
 from ledger.cli.options import AsJson, RunPath, whole_number
 from ledger.cli.output import EXIT_CODES, print_document, print_lines, screen, warn_about_link
+from ledger.locks import budget_of_run
 from ledger.report.summary import summary_lines
 
 __all__ = ["command"]
@@ -35,5 +36,5 @@ def command(
     if as_json:
         print_document(summary)
     else:
-        print_lines(summary_lines(summary, screen=screen()))
+        print_lines(summary_lines(summary, screen=screen(), budget=budget_of_run(Path(run))))
     raise typer.Exit(EXIT_CODES[summary.verdict])

@@ -76,6 +76,7 @@ GateBounds = dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$")]
 _FINITE: Final = GateBound(
     metric="nonfinite_count", max=0, reason="a number that is none is lost work, or lost weights"
 )
+_ENDED: Final = GateBound(equal="completed", reason="it reached its target")
 _BITWISE: Final = "an interruption must not change the run"
 
 
@@ -85,10 +86,12 @@ def _bitwise() -> GateBound:
 
 DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
     "smoke": {
+        "ended": _ENDED,
         "updates": GateBound(min=1, reason="it executes at all"),
         "nonfinite_count": _FINITE,
     },
     "overfit": {
+        "ended": _ENDED,
         "loss_left": GateBound(
             max=0.5,
             reason="a batch that is seen again and again is learned: half of the loss is a lenient bound",
@@ -97,6 +100,7 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
         "skipped_share": GateBound(max=0.2, reason="an initial loss scale may take a few skips to settle"),
     },
     "acceptance": {
+        "ended": _ENDED,
         "checkpoints": GateBound(min=1, reason="nothing can go on without one"),
         "evaluations": GateBound(min=1, reason="evaluation runs inside training"),
         "validation_loss": GateBound(reason="the complete evaluation at the end was made"),
@@ -104,6 +108,7 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
         "skipped_share": GateBound(max=0.2, reason="an initial loss scale may take a few skips to settle"),
     },
     "stability": {
+        "ended": _ENDED,
         "loss_drop": GateBound(min=0.0, reason="the loss falls"),
         "loss_falls": GateBound(min=0.9, reason="it falls beyond what chance does to single windows"),
         "loss_rise": GateBound(max=1.0, reason="it does not end far above its best"),
@@ -128,6 +133,7 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
         "tokens_per_second": GateBound(reason="the budget of the long run rests on it"),
     },
     "resume": {
+        "ended": _ENDED,
         "interruptions": GateBound(min=1, reason="it was really killed"),
         "updates_redone": GateBound(min=1, reason="and not exactly at a checkpoint"),
         "redone_equal": _bitwise(),

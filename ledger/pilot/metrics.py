@@ -74,6 +74,11 @@ METRICS: Final[dict[str, Metric]] = {
         what="verdict of the audit over the control run",
         advice="see ledger reconcile RUN --rehash and ledger explain RULE",
     ),
+    "ended": Metric(
+        what="how the last session ended",
+        advice="the run did not reach its target: what it says is the reason, the last lines of output.log say more",
+        of_run=numbers.ended,
+    ),
     "updates": Metric(
         what="successful updates of the branch",
         advice="see why the run ended, in its session_end",

@@ -26,6 +26,7 @@ __all__ = [
     "clipped_share",
     "data_wait_share",
     "diagnostic",
+    "ended",
     "equivalence",
     "evaluation_share",
     "loss_drop",
@@ -49,12 +50,24 @@ __all__ = [
 Value: TypeAlias = Measurement | str | None
 Measure: TypeAlias = Callable[[RunMeasurements, GateWindow], Value]
 
+ENDED_LENGTH: Final = 300
+"""Characters of an end's reason that are kept."""
 SPIKE_FACTOR: Final = 4.0
 """A norm is a spike where it exceeds so many times the median of the windows before it."""
 SPIKE_MEMORY: Final = 16
 """Windows whose median a norm is compared with."""
 SPIKE_LEAST: Final = 4
 """Windows that must have gone before."""
+
+
+def ended(found: RunMeasurements, _window: GateWindow) -> Value:
+    """Return how the last session ended, and why where it did not complete."""
+    sessions = found.history.sessions
+    end = sessions[-1].end if sessions else None
+    if end is None:
+        return None
+    why = end.error or end.reason
+    return end.status if end.status == "completed" else f"{end.status}: {why}"[:ENDED_LENGTH]
 
 
 def best_loss(found: RunMeasurements, window: GateWindow) -> Value:

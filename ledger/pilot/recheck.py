@@ -9,6 +9,7 @@ from typing import Final
 from ledger.audit import reconcile
 from ledger.audit.files import inside
 from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, UnsafeError, VerificationError
+from ledger.maintain.verdicts import VERDICT
 from ledger.pilot.gates import GateBound
 from ledger.pilot.measure import RunMeasurements, measure_run
 from ledger.pilot.metrics import Evidence, is_metric, metric_named
@@ -119,6 +120,9 @@ def _check_run(folder: Path, run: StageRun, *, control: StageRun | None) -> Chec
         raise _changed(
             where, "is not the run, or not as far as, the stage rests on", expected=str(run.log_head)
         )
+    kept = where / VERDICT
+    if not OS.exists(kept) or hash_file(kept).sha256 != run.verdict_sha256:
+        raise _changed(kept, "is not the verdict that was recorded", expected=run.verdict_sha256)
     if verdict.verdict != "passed" or run.verdict != "passed":
         finding = next((one for one in verdict.findings if one.severity in ("error", "missing")), None)
         said = "" if finding is None else f": {finding.rule}: {finding.message}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ledger.dataset.manifest import Dataset, open_dataset
 from ledger.dataset.rule import SINGLE_SOURCE
-from ledger.errors import EvidenceMissingError
+from ledger.errors import EvidenceMissingError, LedgerError, StorageError
 from ledger.pilot.budget import project_budget, rates_of
 from ledger.pilot.long_run import LongRun
 from ledger.pilot.measure import RunMeasurements, measure_run
@@ -17,10 +17,11 @@ from ledger.records.documents import Environment, Recipe
 from ledger.records.layout import ENVIRONMENTS, LOG, RECIPES
 from ledger.records.locks import Budget
 from ledger.records.parts import DataIdentities, RunFacts
+from ledger.records.pilot import PilotRecord
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
-__all__ = ["RATED_STAGE", "Rehearsal", "rehearsal_of"]
+__all__ = ["RATED_STAGE", "Rehearsal", "pilot_budget", "rehearsal_of"]
 
 RATED_STAGE: Final = "stability"
 """The stage whose rates a budget rests on: it runs the long run's own recipe."""
@@ -97,3 +98,16 @@ def _datasets(recipe: Recipe) -> dict[str, Dataset]:
     if not sources:
         return {SINGLE_SOURCE: main}
     return {"main": main, **{name: open_dataset(source["path"]) for name, source in sorted(sources.items())}}
+
+
+def pilot_budget(root: Path, pilot: PilotRecord, *, per_day: float) -> Budget | None:
+    """Return the long run's budget from a pilot as its records stand; None where they do not say enough yet."""
+    for stage in pilot.stages:
+        if stage.stage == RATED_STAGE and OS.exists(root / stage.folder / "run" / LOG):
+            try:
+                return rehearsal_of(root / stage.folder / "run").budget(pilot.config, per_day=per_day)
+            except StorageError:
+                raise
+            except (LedgerError, ValueError):
+                return None  # what is wrong is said of the stage itself
+    return None

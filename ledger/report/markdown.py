@@ -12,11 +12,14 @@ from typing import Any, Final
 from ledger.audit.charts import Measured, RunCharts
 from ledger.audit.rules import RULES
 from ledger.records.documents import Finding, Verdict
+from ledger.records.locks import Budget
 from ledger.records.pilot import Gate
+from ledger.report.budget import against_budget, budget_rows
+from ledger.report.decision import NOT_SHOWN, WORDS, gate_standing
 from ledger.report.harmless import code_span
 from ledger.report.lines import number, seconds
 from ledger.report.pilot_page import PilotReport, StageReport
-from ledger.report.run_page import account_rows, counted, unlogged
+from ledger.report.run_page import account_rows, counted, spent_of, unlogged
 
 __all__ = ["pilot_markdown", "run_markdown"]
 
@@ -24,8 +27,8 @@ SHOWN: Final = 10
 """Findings, and sessions at the end, that are listed."""
 
 
-def run_markdown(charts: RunCharts, *, name: str) -> str:
-    """Return the report of a run."""
+def run_markdown(charts: RunCharts, *, name: str, budget: Budget | None = None) -> str:
+    """Return the report of a run; `budget` is that of the lock that it was started under."""
     verdict, facts = charts.verdict, charts.facts
     called = (facts.name if facts else None) or verdict.run_id or name
     parts = [f"## Run {code_span(called)}: {verdict.verdict}", "", *_verdict_lines(verdict), ""]
@@ -33,16 +36,36 @@ def run_markdown(charts: RunCharts, *, name: str) -> str:
     if rows:
         parts += [*_table(["", "on the branch", "superseded", "spent"], rows), "", unlogged(verdict), ""]
     parts += [*_session_lines(verdict), *_measured_lines(charts)]
+    if budget is not None and verdict.spent is not None:
+        head = ["budget, so far", "projected", "real"]
+        parts += ["", *_table(head, against_budget(budget, spent_of(charts)))]
     parts += ["", *_finding_lines(verdict)]
     return _text(parts, tool_version=verdict.tool_version)
 
 
 def pilot_markdown(pilot: PilotReport) -> str:
     """Return the report of a pilot: its gates, then each of its runs in a line."""
-    parts = [f"## Pilot {code_span(pilot.name)}: {pilot.verdict}", ""]
+    parts = [f"## Pilot {code_span(pilot.name)}: {pilot.verdict}", "", f"**{WORDS[pilot.verdict]}.**", ""]
+    parts += [f"- {name}: {code_span(value)}" for name, value in pilot.facts]
+    parts += ["", *_against(pilot), *_budget_lines(pilot)]
+    parts += ["", "What this does not show:", "", *(f"- {text}" for text in NOT_SHOWN), ""]
     for stage in pilot.stages:
         parts += [f"### {code_span(stage.name)}: {stage.standing}", "", *_stage_lines(stage), ""]
     return _text(parts, tool_version=pilot.tool_version)
+
+
+def _against(pilot: PilotReport) -> Iterator[str]:
+    for miss in pilot.misses:
+        think = f"<br>Think of {miss.advice}." if miss.advice else ""
+        yield f"- **MISSED** {code_span(str(miss))}{think}"
+    for stage in pilot.stages:
+        yield from (f"- {code_span(warning)}" for warning in stage.warnings)
+
+
+def _budget_lines(pilot: PilotReport) -> Iterator[str]:
+    if pilot.budget is not None:
+        yield ""
+        yield from _table(["budget", "projected"], budget_rows(pilot.budget))
 
 
 def _text(parts: Iterable[str], *, tool_version: str) -> str:
@@ -148,8 +171,10 @@ def _stage_lines(stage: StageReport) -> Iterator[str]:
 
 def _gate(gate: Gate) -> str:
     measured = "not measured" if gate.measured is None else code_span(number(gate.measured))
-    word = "passed" if gate.passed else "**MISSED**"
-    return f"- {word} {code_span(gate.metric)}: asked {code_span(gate.asked)}, measured {measured}"
+    standing = gate_standing(gate)
+    word = "**MISSED**" if standing == "MISSED" else standing
+    window = f" ({gate.window.replace('_', ' ')})" if gate.window else ""
+    return f"- {word} {code_span(gate.metric)}{window}: asked {code_span(gate.asked)}, measured {measured}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from ledger.audit.charts import RunCharts
+from ledger.records.locks import Budget
 from ledger.records.pilot import Gate
+from ledger.report.budget import budget_rows
+from ledger.report.decision import NOT_SHOWN, WORDS, Miss, gate_standing, gate_words, misses_of
 from ledger.report.lines import number
-from ledger.report.markup import Markup, element, table_of
-from ledger.report.page import page, verdict_word
+from ledger.report.markup import Markup, element, table_of, text
+from ledger.report.page import facts_list, page, verdict_word
 from ledger.report.run_charts import loss_chart, norm_chart
 from ledger.report.run_page import counted, findings_list
 
@@ -46,6 +49,9 @@ class StageReport:
     runs: list[RunInStage]
     problem: str | None = None
     """Why there is no record, or why it cannot be read."""
+    advice: dict[str, str] = field(default_factory=dict)
+    """Metric to what to think of where it misses its bound."""
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,25 @@ class PilotReport:
     name: str
     stages: list[StageReport]
     tool_version: str
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    """What is rehearsed."""
+    budget: Budget | None = None
+    not_run: list[str] = field(default_factory=list)
+    """Stages that have no folder, or no record, yet."""
+
+    @property
+    def misses(self) -> list[Miss]:
+        """Every gate that misses its bound."""
+        return [miss for stage in self.stages for miss in misses_of(stage.name, stage.gates, stage.advice)]
+
+    @property
+    def missing(self) -> list[str]:
+        """Stages that did not even begin."""
+        return [
+            name
+            for name in self.not_run
+            if name not in {stage.name.partition("-")[0] for stage in self.stages}
+        ]
 
     @property
     def verdict(self) -> Literal["passed", "failed", "incomplete"]:
@@ -63,30 +88,100 @@ class PilotReport:
         of_runs = {run.verdict for stage in self.stages for run in stage.runs if stage.standing == "passed"}
         if standings & {"failed", "unreadable"} or "failed" in of_runs:
             return "failed"
-        return "passed" if standings == {"passed"} and of_runs <= {"passed"} else "incomplete"
+        is_whole = standings == {"passed"} and of_runs <= {"passed"} and not self.not_run
+        return "passed" if is_whole else "incomplete"
 
 
 def pilot_page(pilot: PilotReport) -> str:
-    """Return the report of a pilot."""
-    rows = [
-        [stage.name, stage.standing, f"{sum(gate.passed for gate in stage.gates)} of {len(stage.gates)}"]
-        for stage in pilot.stages
-    ]
+    """Return the report of a pilot: what was decided and why first, then stage by stage."""
     head = element(
         "header",
         element("h1", "Pilot ", pilot.name),
         element("p", verdict_word(pilot.verdict)),
-        table_of(["stage", "standing", "gates kept"], rows, caption="Stages"),
-        element("p", _SHOWN, class_="soft"),
+        element("p", WORDS[pilot.verdict], "."),
+        *([facts_list([(name, text(value)) for name, value in pilot.facts])] if pilot.facts else []),
     )
     title = f"Pilot {pilot.name}: {pilot.verdict}"
-    return page(title, head, *(_stage(stage) for stage in pilot.stages), tool_version=pilot.tool_version)
+    parts = [
+        head,
+        *_misses(pilot),
+        _asked(pilot),
+        *_budget(pilot.budget),
+        _not_shown(),
+        *(_stage(stage) for stage in pilot.stages),
+    ]
+    return page(title, *parts, tool_version=pilot.tool_version)
 
 
-_SHOWN: Final = (
-    "A gate is judged from records alone. A passed pilot shows that this recipe ran as asked, for as long as the pilot "
-    "did; it does not show how a longer run will end."
-)
+def _misses(pilot: PilotReport) -> list[Markup]:
+    """Return what failed with its reason, what is not finished, and what was not measured."""
+    items = [
+        _item(str(miss), f"Think of {miss.advice}." if miss.advice else "", kind="error")
+        for miss in pilot.misses
+    ]
+    for stage in pilot.stages:
+        if stage.standing not in ("passed", "failed"):
+            items.append(_item(f"{stage.name} is {stage.standing}", stage.problem or "", kind="missing"))
+        elif stage.standing == "passed":
+            items += [
+                _item(f"{stage.name}, run {run.path}: {run.verdict} now", run.problem or "", kind="error")
+                for run in stage.runs
+                if run.verdict != "passed"
+            ]
+    items += [_item(f"{name} was not run", "", kind="missing") for name in pilot.missing]
+    warnings = [note for stage in pilot.stages for note in stage.warnings]
+    items += [_item(note, "", kind="warning") for note in warnings]
+    if not items:
+        return []
+    return [
+        element("section", element("h2", "What speaks against it"), element("ul", *items, class_="findings"))
+    ]
+
+
+def _item(title: str, words: str, *, kind: str) -> Markup:
+    return element("li", element("b", title), *([element("p", words)] if words else []), class_=kind)
+
+
+def _asked(pilot: PilotReport) -> Markup:
+    rows = [
+        [
+            stage.name,
+            element("span", stage.standing, class_=_CLASSES[stage.standing]),
+            f"{sum(gate.gated and gate.passed for gate in stage.gates)} of {sum(gate.gated for gate in stage.gates)}",
+            number(sum(gate.measured is None for gate in stage.gates)),
+            number(sum(not gate.gated for gate in stage.gates)),
+        ]
+        for stage in pilot.stages
+    ]
+    head = ["stage", "standing", "gates kept", "not measured", "not gated"]
+    return element(
+        "section", element("h2", "What was asked"), table_of(head, rows, caption="Stages, in their order")
+    )
+
+
+def _budget(budget: Budget | None) -> list[Markup]:
+    if budget is None:
+        return []
+    rows = table_of(
+        ["", "projected"], budget_rows(budget), caption="If the long run behaves as the pilot did"
+    )
+    assumed = element("ul", *(element("li", one) for one in budget.assumptions))
+    return [
+        element("section", element("h2", "Budget of the long run"), rows, element("p", "Assumed:"), assumed)
+    ]
+
+
+def _not_shown() -> Markup:
+    items = element("ul", *(element("li", one) for one in NOT_SHOWN))
+    return element("section", element("h2", "What this does not show"), items)
+
+
+_CLASSES: Final[dict[Standing, str]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "not finished": "incomplete",
+    "unreadable": "failed",
+}
 
 
 def _stage(stage: StageReport) -> Markup:
@@ -95,17 +190,17 @@ def _stage(stage: StageReport) -> Markup:
         parts.append(element("p", stage.problem))
     if stage.gates:
         rows = [_gate_row(gate) for gate in stage.gates]
-        head = ["gate", "asked", "measured", "verdict"]
+        head = ["gate", "asked", "measured", "verdict", "why it is asked"]
         parts.append(table_of(head, rows, caption=f"Gates of {stage.name}"))
     return element("section", *parts, *(_run(run) for run in stage.runs))
 
 
 def _gate_row(gate: Gate) -> list[str]:
     measured = "not measured" if gate.measured is None else number(gate.measured)
-    verdict = (
-        element("span", "passed", class_="passed") if gate.passed else element("b", "MISSED", class_="failed")
-    )
-    return [gate.metric.replace("_", " "), gate.asked, measured, verdict]
+    standing = gate_standing(gate)
+    name, kind = ("b", "failed") if standing == "MISSED" else ("span", standing)
+    verdict = element(name, standing, class_=kind if gate.gated else "soft")
+    return [gate_words(gate), gate.asked, measured, verdict, gate.reason or ""]
 
 
 def _run(run: RunInStage) -> Markup:

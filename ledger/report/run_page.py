@@ -8,14 +8,16 @@ from typing import Any, Final
 from ledger.audit.charts import RunCharts, ShownCheckpoint
 from ledger.audit.rules import RULES
 from ledger.records.documents import Finding, Verdict
+from ledger.records.locks import Budget
 from ledger.records.parts import COUNTER_NAMES
+from ledger.report.budget import Spent, against_budget
 from ledger.report.lines import number, seconds
 from ledger.report.markup import Markup, element, joined, table_of, text
 from ledger.report.page import facts_list, page, verdict_word
 from ledger.report.run_charts import charts_of
 from ledger.report.sessions import sessions_section
 
-__all__ = ["account_rows", "counted", "findings_list", "run_page", "unlogged", "verdict_section"]
+__all__ = ["account_rows", "counted", "findings_list", "run_page", "spent_of", "unlogged", "verdict_section"]
 
 SHOWN_FINDINGS: Final = 40
 COUNTER_WORDS: Final = dict(
@@ -27,8 +29,14 @@ COUNTER_WORDS: Final = dict(
 )
 
 
-def run_page(charts: RunCharts, *, name: str) -> str:
-    """Return the report of a run. `name` is what it was called by, where its records have no name."""
+def run_page(charts: RunCharts, *, name: str, budget: Budget | None = None) -> str:
+    """Return the report of a run.
+
+    Args:
+        charts: what its records show.
+        name: what it was called by, where its records have no name.
+        budget: of the lock that it was started under.
+    """
     verdict = charts.verdict
     title = (charts.facts.name if charts.facts else None) or verdict.run_id or name
     return page(
@@ -40,6 +48,7 @@ def run_page(charts: RunCharts, *, name: str) -> str:
         sessions_section(verdict, last_step=charts.last_step),
         element("section", element("h2", "Curves"), *(chart.render() for chart in charts_of(charts))),
         _time_section(charts),
+        *_budget_section(charts, budget),
         _skips_section(charts),
         _evaluations_section(charts),
         _checkpoints_section(charts),
@@ -198,6 +207,37 @@ def _time_section(charts: RunCharts) -> Markup:
         caption = "Phases of the sessions that ended, their share of the sum"
         parts.append(table_of(["phase", "time", "share"], rows, caption=caption))
     return element("section", element("h2", "Time"), *parts)
+
+
+def _budget_section(charts: RunCharts, budget: Budget | None) -> list[Markup]:
+    if budget is None or charts.verdict.spent is None:
+        return []
+    rows = against_budget(budget, spent_of(charts))
+    caption = "Projected for the updates made so far, and real, all sessions"
+    table = table_of(["", "projected", "real"], rows, caption=caption)
+    said = element(
+        "p", f"The lock projected this from the pilot's stage {budget.rests_on}; it is no promise."
+    )
+    return [element("section", element("h2", "Against the budget"), said, table)]
+
+
+def spent_of(charts: RunCharts) -> Spent:
+    """Return what a run really took."""
+    verdict = charts.verdict
+    branch, spent = verdict.branch, verdict.spent
+    return Spent(
+        updates=branch.step if branch else 0,
+        training_seconds=charts.phases.get("train", 0.0),
+        data_seconds=charts.phases.get("data", 0.0),
+        wall_seconds=float(verdict.account.get("elapsed_seconds") or 0.0),
+        tokens_per_second=charts.training_tokens_per_second,
+        checkpoints=charts.checkpoint_count,
+        evaluation_seconds=charts.phases.get("evaluate"),
+        checkpoint_seconds=charts.checkpoint_seconds,
+        checkpoint_bytes=charts.checkpoint_bytes,
+        superseded_tokens=max(0, spent.tokens_seen - branch.tokens_seen) if spent and branch else None,
+        spent_tokens=spent.tokens_seen if spent else None,
+    )
 
 
 def _rate(rate: float | None) -> str:

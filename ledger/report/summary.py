@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.audit import BestLoss, Comparison, SessionSummary, Summary
+from ledger.records.locks import Budget
+from ledger.report.budget import Spent, against_budget
 from ledger.report.harmless import SHORT, clipped
 from ledger.report.lines import Line, blank, bounded_table, heading, number, seconds, table
 from ledger.report.timeline import PLAIN, Screen, lanes_of_summary, timeline
@@ -13,8 +15,10 @@ from ledger.report.verdict import STYLES, finding_lines
 __all__ = ["comparison_lines", "summary_lines"]
 
 
-def summary_lines(summary: Summary, *, screen: Screen = PLAIN) -> Iterator[Line]:
-    """Yield the lines of a report on the latest session, one line for each earlier one, and the history drawn."""
+def summary_lines(
+    summary: Summary, *, screen: Screen = PLAIN, budget: Budget | None = None
+) -> Iterator[Line]:
+    """Yield the lines of a report: the latest session, one line for each earlier one, the history, a lock's budget."""
     name = summary.name or "run"
     yield Line(
         f"{name} {summary.run_id or ''}".rstrip() + f": {summary.verdict.upper()}", STYLES[summary.verdict]
@@ -37,7 +41,27 @@ def summary_lines(summary: Summary, *, screen: Screen = PLAIN) -> Iterator[Line]
         yield heading("earlier sessions")
         yield from bounded_table([_earlier_row(session) for session in summary.earlier])
     yield from timeline(lanes_of_summary(summary), screen=screen)
+    if budget is not None and latest is not None:
+        yield blank()
+        yield heading("against the budget of its lock, all sessions: projected, real")
+        yield from table(against_budget(budget, _spent(latest, summary.earlier)))
     yield from finding_lines(summary.findings, summary.finding_counts, summary.rule_counts)
+
+
+def _spent(latest: SessionSummary, earlier: list[SessionSummary]) -> Spent:
+    sessions = [*earlier, latest]
+    training = sum(session.training_seconds for session in sessions)
+    tokens = sum(session.tokens for session in sessions)
+    return Spent(
+        updates=latest.last.step,
+        training_seconds=training,
+        data_seconds=sum(session.data_seconds for session in sessions),
+        wall_seconds=sum(session.elapsed_seconds for session in sessions),
+        tokens_per_second=tokens / training if training > 0 else None,
+        checkpoints=sum(session.checkpoints for session in sessions),
+        superseded_tokens=max(0, tokens - latest.last.tokens_seen),
+        spent_tokens=tokens,
+    )
 
 
 def _best(best: BestLoss) -> str:

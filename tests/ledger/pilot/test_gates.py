@@ -22,6 +22,8 @@ ROW = TrainRow(
     loss=1.0, grad_norm=1.0, clipped=0, memory={}, diagnostics={},
 )  # fmt: skip
 
+END = SimpleNamespace(status="completed", error=None, reason="")
+
 
 def run_of(*rows: dict[str, Any]) -> RunMeasurements:
     """One session whose train events hold what is given."""
@@ -32,7 +34,7 @@ def run_of(*rows: dict[str, Any]) -> RunMeasurements:
     ]
     counters = ZERO.__class__(len(rows), len(rows), 0, len(rows), 100 * len(rows), 100 * len(rows))
     session = SimpleNamespace(
-        number=1, start=SimpleNamespace(parent=None), first=ZERO, last=counters, work=counters, end=None,
+        number=1, start=SimpleNamespace(parent=None), first=ZERO, last=counters, work=counters, end=END,
         evaluations=[], checkpoints=[], last_elapsed=float(len(rows)),
     )  # fmt: skip
     found.history.sessions = cast("Any", [session])

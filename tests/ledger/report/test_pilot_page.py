@@ -82,6 +82,12 @@ def test_a_pilot_is_shown_stage_by_stage(pilot: Path, tmp_path: Path, capsys: py
     assert main(["report", str(pilot), "--markdown"]) == 1
     markdown = capsys.readouterr().out
     assert "- **MISSED** `loss_drop`: asked `>= 1`, measured not measured" in markdown
+    for said in (page.text, markdown):
+        assert "NO-GO" in said
+        assert "stability: loss drop was not measured, asked >= 1" in said
+        assert "a learning rate that is too high or too low" in said
+        assert "A quiet pilot guarantees nothing" in said
+    assert "resume is not finished" in page.text
     assert "<b>" not in markdown.replace("`` <b>\\x7c`\\u202e@team ``", "")
 
 
