@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +19,6 @@ __all__ = ["environment_record", "peak_memory", "prepare_machine"]
 PACKAGES: Final = ("torch", "safetensors")
 CODE: Final = Path(__file__).resolve().parent.parent
 """Folder of the packages `ledger` and `trainer`."""
-_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
-"""Bytes in which the system counts."""
 
 
 def prepare_machine(config: TrainerConfig) -> None:
@@ -53,12 +49,10 @@ def environment_record(config: TrainerConfig) -> Environment:
 
 
 def peak_memory(device: str) -> dict[str, float]:
-    """Return the most bytes since the process began: of the process itself, and of tensors on the accelerator."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    memory = {"peak_process_bytes": float(peak * _RSS_UNIT)}
-    if device != "cpu":
-        memory["peak_accelerator_bytes"] = float(torch.cuda.max_memory_allocated(device))
-    return memory
+    """Return the most bytes that tensors took on the accelerator since the process began; nothing on the CPU."""
+    if device == "cpu":
+        return {}
+    return {"peak_accelerator_bytes": float(torch.cuda.max_memory_allocated(device))}
 
 
 def _settings(config: TrainerConfig) -> dict[str, Json]:
