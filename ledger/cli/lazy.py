@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "train": "Train, or continue, a run (needs [train]).",
     "evaluate": "Measure a checkpoint on held-out text (needs [train]).",
     "pilot": "Rehearse a recipe: overfit, acceptance, stability, resume.",
+    "freeze": "Turn a passed pilot into a recipe lock; compare a configuration with one.",
     "summarize": "Say what the latest session did.",
     "reconcile": "Check every rule over all sessions: may the run be declared done?",
     "watch": "Watch a run while it goes on: progress, loss, rate, time left, findings so far.",

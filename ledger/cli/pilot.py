@@ -14,9 +14,16 @@ from rich.table import Table
 from ledger.cli.output import print_json, print_lines, print_table
 from ledger.cli.screen import harmless
 from ledger.pilot import Moment, Plan, StageOutcome, last_logged_step, planned_steps, run_pilot
+from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
 from ledger.pilot.explain import Explanation, explain_pilot
-from ledger.records.pilot import Gate
+from ledger.pilot.recheck import PILOT_RECORD
+from ledger.pilot.rehearsal import pilot_budget
+from ledger.records.locks import Budget
+from ledger.records.pilot import Gate, PilotRecord
+from ledger.report.decision import decision_lines
 from ledger.report.lines import Line
+from ledger.storage.documents import read_document
+from ledger.storage.filesystem import OS
 
 __all__ = ["command"]
 
@@ -160,9 +167,24 @@ def _print_table(outcomes: list[StageOutcome], *, plan: Plan, passed: bool) -> N
     notes = [note for outcome in outcomes for note in outcome.notes]
     print_lines(Line(note) for note in notes)
     print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(plan.root))}")
-    if not passed:
-        failed = harmless(str(outcomes[-1].folder))
-        print(f"what failed stays as evidence in {failed}; a changed recipe is another stage beside it")
+    failed = any(not outcome.passed for outcome in outcomes)
+    advice = (
+        f"next: ledger freeze {plan.root} -o recipe.lock.json; see it as a page: ledger report {plan.root}"
+    )
+    if failed:
+        advice = (
+            f"what failed stays as evidence in {outcomes[-1].folder}; a changed recipe is another stage beside it; "
+            f"see it as a page: ledger report {plan.root}"
+        )
+    verdict = "passed" if passed else "failed" if failed else "incomplete"
+    print_lines(decision_lines(verdict, _budget(plan.root), advice=advice))
+
+
+def _budget(root: Path) -> Budget | None:
+    if not OS.exists(root / PILOT_RECORD):
+        return None
+    record = read_document(root / PILOT_RECORD, PilotRecord)
+    return pilot_budget(root, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY)
 
 
 def _gate_cells(gate: Gate) -> tuple[str, str, str, str]:

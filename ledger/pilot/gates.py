@@ -120,6 +120,7 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
         "late_clipping": GateBound(
             metric="clipped_share", window="last_third", max=0.95, reason="clipping is for exceptions"
         ),
+        "repeated_share": GateBound(max=0.0, reason="successive batches, never the same one twice"),
         "norm_spikes": GateBound(max=2, reason="one may be an odd batch, two chance, a third is the recipe"),
         "throughput_ratio": GateBound(
             min=0.5,
@@ -212,11 +213,16 @@ def _measured(name: str, window: GateWindow, evidence: Evidence) -> Value:
 
 def gate_notes(stage: str, gates: list[Gate]) -> Iterator[str]:
     """Yield what is to be said of a stage's gates: LG901 for each that missed its bound, LG902 where none is asked."""
+    unmeasured = [_spell(gate) for gate in gates if not gate.passed and gate.measured is None]
     for gate in gates:
-        if not gate.passed:
-            measured = "was not measured" if gate.measured is None else f"is {_shown(gate.measured)}"
+        if not gate.passed and gate.measured is not None:
             advice = metric_named(gate.metric).advice
-            yield f"LG901 error: {stage}: {_spell(gate)} {measured}, asked {gate.asked} ({advice})"
+            yield f"LG901 error: {stage}: {_spell(gate)} is {_shown(gate.measured)}, asked {gate.asked} ({advice})"
+    if unmeasured:
+        yield (
+            f"LG901 error: {stage}: not measured: {', '.join(unmeasured)} (the run was too short, ended too early, or its "
+            "recipe does not record it)"
+        )
     off = [_spell(gate) for gate in gates if not gate.gated]
     if not any(gate.gated for gate in gates):
         yield f"LG902 warning: {stage}: nothing is asked of what was measured"

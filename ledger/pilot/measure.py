@@ -59,6 +59,8 @@ class RunMeasurements:
     longest_checkpoint: float | None = None
     greatest_checkpoint_bytes: int = 0
     evaluation_seconds: float = 0.0
+    batches: dict[int, str] = field(default_factory=dict)
+    """Number of each microbatch to the beginning of its digest; work done again replaces what it redid."""
 
     def branch_rows(self, window: GateWindow = "all") -> list[TrainRow]:
         """Return the train events of the current branch in its order, or only the last part of them."""
@@ -137,6 +139,8 @@ def measure_run(run_dir: Path) -> RunMeasurements:
         match line.event:
             case Train():
                 found.rows.append(_row(line.event))
+                first = line.event.microbatches - len(line.event.batches)
+                found.batches.update(enumerate(line.event.batches, start=first))
             case Validation():
                 found.evaluation_seconds += line.event.seconds
             case Overflow():

@@ -117,6 +117,11 @@ METRICS: Final[dict[str, Metric]] = {
         advice=f"{_OF_STEPS}; a number format that cannot hold the activations; or a division by zero in the model",
         of_run=numbers.nonfinite_count,
     ),
+    "repeated_share": Metric(
+        what="microbatches whose bytes an earlier one held over microbatches",
+        advice="the same text is read again and again (data.repeat, or too small a corpus): a loss falls by memory then",
+        of_run=numbers.repeated_share,
+    ),
     "skipped_share": Metric(
         what="skipped attempts over attempts",
         advice="an initial loss scale that is too large, a guard that is too narrow, or gradients that do not fit the "

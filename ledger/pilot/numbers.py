@@ -39,6 +39,7 @@ __all__ = [
     "norm_spikes",
     "peak_memory",
     "redone_equal",
+    "repeated_share",
     "skipped_share",
     "throughput_ratio",
     "training_rate",
@@ -111,6 +112,15 @@ def nonfinite_count(found: RunMeasurements, _window: GateWindow) -> Value:
     measured = [value for row in found.rows for value in (row.loss, row.grad_norm)]
     measured += [one.loss for session in found.history.sessions for one in session.evaluations]
     return refused + sum(1 for value in measured if value is not None and not is_finite(value))
+
+
+def repeated_share(found: RunMeasurements, _window: GateWindow) -> Value:
+    """Return the share of the branch's microbatches whose bytes an earlier one held."""
+    branch = found.history.branch()
+    if not branch or not found.batches:
+        return None
+    digests = [digest for number, digest in found.batches.items() if number < branch[-1].end.microbatches]
+    return 1 - len(set(digests)) / len(digests) if digests else None
 
 
 def skipped_share(found: RunMeasurements, window: GateWindow) -> Value:

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ledger.records.locks import Budget
 from ledger.records.pilot import Gate
+from ledger.report.budget import budget_lines
+from ledger.report.lines import Line, blank, heading
 
-__all__ = ["NOT_SHOWN", "WORDS", "Miss", "gate_standing", "gate_words", "misses_of"]
+__all__ = ["NOT_SHOWN", "WORDS", "Miss", "decision_lines", "gate_standing", "gate_words", "misses_of"]
 
 WORDS: Final[dict[str, str]] = {
     "passed": "GO: everything that was asked is kept",
@@ -44,6 +47,20 @@ def misses_of(stage: str, gates: Sequence[Gate], advice: dict[str, str]) -> Iter
     for gate in gates:
         if not gate.passed:
             yield Miss(stage=stage, gate=gate, advice=advice.get(gate.metric, ""))
+
+
+def decision_lines(verdict: str, budget: Budget | None, *, advice: str) -> Iterator[Line]:
+    """Yield the end of a pilot: the decision, the long run's budget, what none of it shows, and what to do next."""
+    if budget is not None:
+        yield blank()
+        yield heading("budget of the long run, if it behaves as the pilot did")
+        yield from budget_lines(budget)
+    yield blank()
+    yield heading("what this does not show")
+    yield from (Line(f"  {text}") for text in NOT_SHOWN)
+    yield blank()
+    yield Line(WORDS[verdict], "bold green" if verdict == "passed" else "bold red")
+    yield Line(advice)
 
 
 def gate_words(gate: Gate) -> str:

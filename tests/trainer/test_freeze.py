@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ledger.cli import main
 from ledger.errors import (
     EvidenceMissingError,
     LedgerError,
@@ -21,8 +22,9 @@ from ledger.errors import (
 from ledger.locks import content_sha256, read_lock
 from ledger.pilot.freeze import freeze_pilot, replaced_lock, write_lock
 from ledger.recipes import identity_sha256
+from ledger.records.locks import RecipeLock
 from ledger.records.pilot import PilotRecord, StageRecord
-from ledger.storage.documents import document_bytes
+from ledger.storage.documents import document_bytes, read_document
 from tests.trainer.rehearsed import STAGE, TARGET, frozen, long_config, rehearse, resolved
 from trainer.recipe import recipe_of
 
@@ -188,3 +190,22 @@ def test_a_lock_is_never_overwritten_without_naming_it_and_a_reason(rehearsed: P
     write_lock(newer, path, over=path)
     assert read_lock(path).replaces == named
     assert named.sha256 == sha256
+
+
+def test_the_command_line_freezes_checks_and_says_what_differs(
+    rehearsed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "recipe.lock.json"
+    assert main(["freeze", str(rehearsed), "-o", str(path), "--preemptions", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "what the lock cannot hold still" in said
+    assert "at 2 interruptions a day" in said
+    assert main(["freeze", str(rehearsed), "-o", str(path)]) == 1
+    assert "--replaces OLD --reason TEXT" in capsys.readouterr().err
+    assert main(["freeze", str(rehearsed), "-o", str(path), "--replaces", str(path)]) == 2
+    assert (
+        main(["freeze", str(rehearsed), "-o", str(path), "--replaces", str(path), "--reason", "tried"]) == 0
+    )
+    assert read_document(path, RecipeLock).replaces is not None
+    assert main(["freeze"]) == 2
+    assert main(["freeze", "--check", "--recipe", str(path)]) == 2

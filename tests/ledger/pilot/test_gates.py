@@ -102,6 +102,13 @@ def test_a_window_is_the_last_part_of_the_train_events():
     assert measured("norm_spikes", spikes, "last_third") == 1
 
 
+def test_a_batch_that_is_read_twice_is_counted_and_one_that_is_read_again_after_a_resume_is_not():
+    found = series("loss", [3.0, 2.0, 1.0, 1.0])
+    found.batches = {0: "a", 1: "b", 2: "a", 3: "c", 4: "a"}  # the last one is not on the branch
+    assert measured("repeated_share", found) == 0.25
+    assert measured("repeated_share", series("loss", [3.0])) is None
+
+
 def test_superseded_train_events_are_not_on_the_branch():
     found = series("loss", [3.0, 2.0, 1.0])
     found.rows.append(dataclasses.replace(ROW, session=2, microbatches=1, loss=9.0))
@@ -188,7 +195,9 @@ def test_a_stage_without_a_bound_is_warned_of_and_a_missed_one_says_what_to_thin
     (note,) = gate_notes("overfit", gates)
     assert note.startswith("LG901 error: overfit: loss left is 0.975, asked <= 0.5 (a learning rate")
     unmeasured = list(gate_notes("overfit", judge("overfit", None, Evidence(run=RunMeasurements()))))
-    assert any("loss left was not measured" in note for note in unmeasured)
+    assert unmeasured[-1].startswith(
+        "LG901 error: overfit: not measured: ended, loss left, skipped share (the run"
+    )
 
 
 def test_what_the_stage_measured_itself_comes_first():
@@ -223,6 +232,8 @@ def test_a_whole_run_is_measured_in_one_pass(tmp_path: Path):
     assert values["longest_skip"] == 1
     assert values["evaluations"] == found.evaluations > 1
     assert values["checkpoints"] == found.checkpoints_on_branch() > 1
+    assert values["repeated_share"] == 0
+    assert values["ended"] == "completed"
     assert values["nonfinite_count"] == found.skips.get("nonfinite_loss", 0) == 1
     missing = {name for name, value in values.items() if value is None}
     assert missing <= {
