@@ -220,8 +220,8 @@ def gate_notes(stage: str, gates: list[Gate]) -> Iterator[str]:
             yield f"LG901 error: {stage}: {_spell(gate)} is {_shown(gate.measured)}, asked {gate.asked} ({advice})"
     if unmeasured:
         yield (
-            f"LG901 error: {stage}: not measured: {', '.join(unmeasured)} (the run was too short, ended too early, or its "
-            "recipe does not record it)"
+            f"LG901 error: {stage}: not measured: {', '.join(unmeasured)} (the run was too short, "
+            "ended too early, or its recipe does not record it)"
         )
     off = [_spell(gate) for gate in gates if not gate.gated]
     if not any(gate.gated for gate in gates):

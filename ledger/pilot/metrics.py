@@ -119,7 +119,8 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     "repeated_share": Metric(
         what="microbatches whose bytes an earlier one held over microbatches",
-        advice="the same text is read again and again (data.repeat, or too small a corpus): a loss falls by memory then",
+        advice="the same text is read again and again (data.repeat, or too small a corpus): "
+        "a loss falls by memory then",
         of_run=numbers.repeated_share,
     ),
     "skipped_share": Metric(
