@@ -108,7 +108,7 @@ def test_a_run_that_does_not_pass_is_not_sealed(copy_of: Run, capsys: pytest.Cap
 
 def test_the_seal_as_json(copy_of: Run, capsys: pytest.CaptureFixture[str]):
     assert main(["seal", str(copy_of("plain")), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out).keys() == {"files", "bytes", "head"}
+    assert json.loads(capsys.readouterr().out).keys() == {"files", "bytes", "head", "attestation"}
 
 
 def test_a_control_is_compared_with(healthy_run: Run, capsys: pytest.CaptureFixture[str]):

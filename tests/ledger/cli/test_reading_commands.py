@@ -20,7 +20,7 @@ from tests.support.trees import snapshot
 
 Run = Callable[[str], Path]
 
-WRITING = {"prepare", "train", "evaluate", "pilot", "waive", "seal"}
+WRITING = {"prepare", "train", "evaluate", "pilot", "freeze", "waive", "seal"}
 """Commands that are there to write."""
 
 READING: dict[str, list[str]] = {
