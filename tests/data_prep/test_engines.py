@@ -6,10 +6,13 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,6 +98,31 @@ def test_the_death_of_a_worker_fails_the_preparation_cleanly(source, tmp_path, m
     prepare(config, output=tmp_path / "data")
     prepare(configure(source, shard_tokens=100), output=tmp_path / "control")
     assert files(tmp_path / "data") == files(tmp_path / "control")
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_moments_end_with_the_same_bytes(tmp_path):
+    """Killed from before they load anything to behind the last batch: a clear error and nothing, or the dataset."""
+    source = write_jsonl(tmp_path / "corpus.jsonl", texts(4_000))
+    config, draw = configure(source, workers=2, shard_tokens=2_000), random.Random(5)
+    prepare(configure(source, shard_tokens=2_000), output=tmp_path / "control")
+    for _ in range(6):
+        killer = threading.Timer(draw.uniform(0, 2), kill_a_worker)
+        killer.start()
+        with suppress(WorkerDiedError):
+            prepare(config, output=tmp_path / "data")
+        killer.join()
+        assert multiprocessing.active_children() == []
+        if (tmp_path / "data").exists():
+            break
+    prepare(config, output=tmp_path / "data")
+    assert files(tmp_path / "data") == files(tmp_path / "control")
+
+
+def kill_a_worker() -> None:
+    for child in multiprocessing.active_children()[:1]:
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
 
 
 def test_an_error_in_a_worker_names_the_document(tmp_path, source):
@@ -257,6 +285,58 @@ def test_ray_makes_the_same_bytes(source, tmp_path):
     assert found.returncode == 0, found.stderr
     assert files(tmp_path / "one") == files(tmp_path / "ray")
     assert notes(tmp_path / "ray")["engine"] == "ray"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="descendants are found through /proc")
+@pytest.mark.parametrize("victim", ["driver", "worker"])
+def test_a_killed_preparation_on_ray_goes_on_with_the_same_bytes(victim, tmp_path):
+    """Killed at a random moment behind its first shards; nothing is left under the final name, nor any process."""
+    source = write_jsonl(tmp_path / "corpus.jsonl", texts(9_000))  # nine batches
+    settings = {"shard_tokens": 400}
+    prepare(configure(source, **settings), output=tmp_path / "control")
+    sets = [
+        part for text in overrides(source, engine="ray", workers=2, **settings) for part in ("--set", text)
+    ]
+    (tmp_path / "empty.yaml").write_text("shard_tokens: 400\n")
+    (tmp_path / "work").mkdir()
+    output = tmp_path / "work" / "data"
+    command = [sys.executable, "-P", "-m", "data_prep", "prepare", "--config", str(tmp_path / "empty.yaml")]
+    process = subprocess.Popen([*command, *sets, "--output", str(output)], cwd=ROOT, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and process.poll() is None:
+        if len(list(output.parent.glob(".data.tmp-*/train-*.npy"))) >= 2:
+            break
+        time.sleep(0.002)
+    time.sleep(random.random() / 20)
+    family = descendants(process.pid)
+    actors = [pid for pid, name in family.items() if name.startswith("ray::_Worker")]
+    for pid in [process.pid] if victim == "driver" else actors[:1]:
+        os.kill(pid, signal.SIGKILL)
+    _, told = process.communicate(timeout=120)
+    if process.returncode != 0:  # else it was done before the blow fell
+        assert not output.exists()
+        assert process.returncode == (-signal.SIGKILL if victim == "driver" else 1), told
+        assert victim == "driver" or b"Ray worker ended" in told
+    while time.monotonic() < deadline and any(map(is_process_alive, family)):
+        time.sleep(0.1)
+    assert not [pid for pid in family if is_process_alive(pid)]
+    prepare(configure(source, **settings), output=output)
+    assert files(output) == files(tmp_path / "control")
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Return the processes below one that still live, with what each calls itself."""
+    found: dict[int, str] = {}
+    pending = [pid]
+    while pending:
+        with suppress(OSError):  # it ended meanwhile
+            parent = pending.pop()
+            for text in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+                pending.append(int(text))
+                found[int(text)] = Path(f"/proc/{text}/cmdline").read_text().replace("\0", " ")
+    return found
 
 
 def test_a_preparation_that_fails_before_anything_is_loaded_ends_its_workers(source, tmp_path):
