@@ -65,10 +65,10 @@ class Encoder:
             InvalidDocumentError: the tokenizer fails on a text, or makes an id outside its vocabulary, or end-of-text
                 out of text.
         """
-        eos = np.array([self._rules.eos_id], dtype=np.int64)
+        eos = np.array([self._rules.eos_id], dtype=np.uint32)
         parts: list[NDArray[Any]] = []
         for ids in self._encode(documents):
-            parts += (np.asarray(ids, dtype=np.int64), eos)
+            parts += (ids if isinstance(ids, np.ndarray) else np.array(ids, dtype=np.int64), eos)
         lengths = [part.size + 1 for part in parts[::2]]
         wide = np.concatenate(parts)
         self._check(wide, lengths=lengths, documents=documents)
