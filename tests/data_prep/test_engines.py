@@ -315,6 +315,8 @@ def test_a_killed_preparation_on_ray_goes_on_with_the_same_bytes(victim, tmp_pat
     for pid in [process.pid] if victim == "driver" else actors[:1]:
         os.kill(pid, signal.SIGKILL)
     _, told = process.communicate(timeout=120)
+    if b"could not be started here" in told:
+        pytest.skip("Ray does not start on a machine with this load")
     if process.returncode != 0:  # else it was done before the blow fell
         assert not output.exists()
         assert process.returncode == (-signal.SIGKILL if victim == "driver" else 1), told
