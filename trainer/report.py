@@ -42,6 +42,7 @@ def arithmetic(
             f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.target_step:,}",
             *_epochs(config, planned=planned, tokens_per_epoch=tokens_per_epoch),
             f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",
+            _repeatability(config),
         )
     )
 
@@ -52,6 +53,17 @@ def _epochs(config: TrainerConfig, *, planned: int, tokens_per_epoch: Mapping[st
         share = weights[name] / sum(weights.values()) if weights else 1.0
         what = f"an epoch of {name} (about {share:.1%} of the microbatches)" if weights else "an epoch"
         yield f"{what} is {tokens:,} tokens, so that is {share * planned / tokens:.2f} epochs"
+
+
+def _repeatability(config: TrainerConfig) -> str:
+    """Return what the run promises of a second one of the same recipe and data."""
+    if not config.determinism.deterministic:
+        return "not deterministic: a second run need not give the same bits"
+    threads = f"{config.machine.threads} thread{'s' * (config.machine.threads > 1)}"
+    return (
+        f"deterministic: the same bits again on this kind of machine, with these libraries and {threads}; an operation "
+        "that cannot promise that ends the run"
+    )
 
 
 class Report:
