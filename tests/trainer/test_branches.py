@@ -14,6 +14,7 @@ from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, Usage
 from ledger.records.documents import RunDocument
 from ledger.records.events import Amendment, SessionStart, Train
 from ledger.storage.documents import read_document
+from tests.trainer.kinds import EACH_KIND
 from tests.trainer.records import events, final_evaluation, final_tensors, sessions, updates
 from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer.cli import main
@@ -21,7 +22,6 @@ from trainer.config import TrainerConfig
 from trainer.session import Branch
 
 EVERY_THREE: dict[str, Any] = {"policy": "interval", "interval": 3}
-FP16: dict[str, Any] = {"name": "fp16", "initial_scale": 2.0**20, "growth_interval": 3}
 
 
 def config_of(dataset: Path, *, target: int = 12, **sections: dict[str, Any]) -> TrainerConfig:
@@ -36,12 +36,9 @@ def amendments(run: Path) -> dict[str, tuple[Any, Any]]:
     return {event.field: (event.from_, event.to) for event in events(run) if isinstance(event, Amendment)}
 
 
-@pytest.mark.parametrize(
-    "precision",
-    [pytest.param({"name": "fp32"}, id="fp32"), pytest.param(FP16, id="fp16", marks=pytest.mark.slow)],
-)
-def test_a_continued_branch_is_bit_for_bit_its_parent_going_on(dataset, tmp_path, precision):
-    config = config_of(dataset, precision=precision, batch={"accumulation": 3})
+@pytest.mark.parametrize("kind", EACH_KIND)
+def test_a_continued_branch_is_bit_for_bit_its_parent_going_on(kind, dataset, tmp_path):
+    config = config_of(dataset, **kind, batch={"accumulation": 3})
     train(config, tmp_path / "parent")
     branch = Branch(folder=checkpoint(tmp_path / "parent"), mode="continue")
     assert train(config, tmp_path / "run", branch=branch) == "completed"

@@ -101,6 +101,35 @@ def test_sigterm_ends_the_session_after_its_window(long_config, tmp_path):
     assert train(long_config, tmp_path / "run", resume="auto") == "completed"
 
 
+@pytest.mark.slow
+def test_a_stop_without_time_for_a_checkpoint_is_gone_on_from_without_a_configuration(dataset, tmp_path):
+    config = tiny_config(
+        dataset,
+        run={"target_step": 100},
+        checkpoint={"policy": "interval", "interval": 20},
+        limits={"grace_seconds": 0.0},
+    )
+    run = tmp_path / "run"
+    process = _start(config, run)
+    train(config, tmp_path / "control")
+    _wait_until(lambda: _has_reached(run, 30), process)
+    process.send_signal(signal.SIGTERM)
+    assert _finish(process)[0] == 143
+    end = events(run)[-1]
+    assert isinstance(end, SessionEnd)
+    assert end.reason.startswith("SIGTERM; no checkpoint: ")
+    assert end.step % 20
+    resumed = subprocess.run(
+        [sys.executable, "-P", "-m", "trainer", "train", "--run", str(run), "--resume", "auto"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same_training(tmp_path / "control", run)
+
+
 def test_sigint_is_honoured_after_the_window_it_fell_into(long_config, tmp_path, monkeypatch):
     _interrupt_at(monkeypatch, {4})
     assert _type(long_config, tmp_path / "run") == 130
@@ -159,6 +188,8 @@ def test_the_arithmetic_is_printed_at_the_start(dataset, tmp_path, capsys):
         "tokens per update 96",
         "planned 1,920 tokens = 20 updates from step 0 to 20",
         "6.00 epochs",
+        "deterministic: the same bits again",
+        "1 thread;",
     ):
         assert line in printed
 

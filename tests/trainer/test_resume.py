@@ -23,6 +23,7 @@ from ledger.recorder.evaluations import keep_evaluation
 from ledger.records.documents import Evaluation
 from ledger.records.events import Overflow
 from ledger.storage.documents import read_document
+from tests.trainer.kinds import EACH_KIND, KINDS, QUICK
 from tests.trainer.records import assert_same_training, evaluations, events, sessions, updates
 from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer import loop
@@ -81,32 +82,23 @@ CASES = [
 ]  # fmt: skip
 
 
-PRECISIONS: dict[str, dict[str, Any]] = {
-    "fp32": {"name": "fp32"},
-    "bf16": {"name": "bf16"},
-    "fp16": {"name": "fp16", "initial_scale": 2.0**18, "growth_interval": 3},
-}
-"""With fp16 the first attempts overflow, and the growth tracker is on its way at every kill."""
-OPTIMIZERS: dict[str, dict[str, Any] | None] = {"adamw": None, "muon": {"learning_rate": 0.01}}
 MATRIX = [
     pytest.param(
         case,
-        precision,
-        muon,
-        id=f"{case.name}, {format_name}, {optimizer}",
-        marks=[] if (format_name, optimizer) == ("fp32", "adamw") or case is CASES[0] else pytest.mark.slow,
+        kind,
+        id=f"{case.name}, {name}",
+        marks=[] if name == QUICK or case is CASES[0] else pytest.mark.slow,
     )
     for case in CASES
-    for format_name, precision in PRECISIONS.items()
-    for optimizer, muon in OPTIMIZERS.items()
+    for name, kind in KINDS.items()
 ]
 
 
-@pytest.mark.parametrize(("case", "precision", "muon"), MATRIX)
-def test_interrupted_and_resumed_is_never_stopped(case, precision, muon, dataset, tmp_path, monkeypatch):
-    sections = {"run": {"target_step": 14}, "limits": {"consecutive_skips": 40}, **case.sections}
-    optimizer = {"learning_rate": 3e-3, "muon": muon} | sections.get("optimizer", {})
-    config = tiny_config(dataset, **(sections | {"precision": precision, "optimizer": optimizer}))
+@pytest.mark.parametrize(("case", "kind"), MATRIX)
+def test_interrupted_and_resumed_is_never_stopped(case, kind, dataset, tmp_path, monkeypatch):
+    sections = {"run": {"target_step": 14}, **kind, **case.sections}
+    sections["optimizer"] = kind["optimizer"] | sections["optimizer"]
+    config = tiny_config(dataset, **sections)
     train(config, tmp_path / "control")
     run = tmp_path / "run-0"
     resume = None
@@ -196,8 +188,9 @@ def test_work_that_was_redone_from_an_older_checkpoint_is_the_same_again(dataset
     assert updates(tmp_path / "run") == updates(tmp_path / "control")
 
 
-def test_forks_from_one_checkpoint_are_all_the_same(dataset, tmp_path):
-    config = tiny_config(dataset, run={"target_step": 9}, **_every(3))
+@pytest.mark.parametrize("kind", EACH_KIND)
+def test_forks_from_one_checkpoint_are_all_the_same(kind, dataset, tmp_path):
+    config = tiny_config(dataset, **(kind | {"run": {"target_step": 9}} | _every(3)))
     train(config, tmp_path / "control")
     train(config, tmp_path / "run", stop=StopAfter(attempts=8))
     fork = tmp_path / "run" / "checkpoints" / "step-00000003-s01"
