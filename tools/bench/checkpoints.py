@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         data = write_dataset(Path(folder) / "data")
         config = tiny_config(
             data,

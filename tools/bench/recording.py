@@ -37,7 +37,6 @@ from ledger.storage.clock import SystemClock
 from ledger.storage.log import EventLog, read_log
 from tests.support.toy import TOKENS_PER_MICROBATCH, ToyLoop, ToySettings, plan_of
 
-ROOT = Path(__file__).resolve().parents[2]
 STEP_SECONDS = 0.1
 SETTINGS = ToySettings(target_step=10**9, accumulation=1, interval=1, evidence=False, policy="none")
 
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--events", type=int, default=2_000, help="events of one measurement, a tenth with syncs"
     )
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         compare(Path(folder) / "plain", SystemClock(), events=options.events, rounds=options.rounds)
         compare(Path(folder) / "synced", HastyClock(), events=options.events // 10, rounds=options.rounds)
     return 0
