@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ledger.audit.files import MAX_MANIFEST_BYTES, inside
 from ledger.audit.statement import statement_of
-from ledger.errors import InvalidDocumentError, NewerVersionError, VerificationError
+from ledger.errors import EvidenceMissingError, InvalidDocumentError, NewerVersionError, VerificationError
 from ledger.records.attestation import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, Statement
 from ledger.records.documents import CheckpointManifest
 from ledger.records.fields import Json
@@ -123,8 +123,9 @@ def compare(
     """Insist that an attestation is about a run, or about a checkpoint that lies alone, and that its bytes are there.
 
     Raises:
-        VerificationError: it is about another run, seal, verdict, recipe, dataset or checkpoint, or a file differs.
-        EvidenceMissingError: the run is not sealed, or a file is missing.
+        VerificationError: it is about another run, seal, verdict, recipe, dataset or checkpoint, or a file differs or
+            is gone.
+        EvidenceMissingError: the run is not sealed.
         InvalidDocumentError, NewerVersionError, UnsafeError, StorageError: something cannot be read.
     """
     is_alone = OS.exists(folder / MANIFEST)
@@ -137,13 +138,21 @@ def compare(
         path = inside(folder, name)
         if path is None:
             raise _refusal(attestation, f"names a file outside the run: {ascii(subject.name)[:80]}")
-        if hash_file(path, progress=progress).sha256 != subject.digest.sha256:
-            raise VerificationError(
-                "is not the file that was attested",
-                path=path,
-                expected=f"SHA-256 {subject.digest.sha256}",
-                advice="it was changed since, or is of another checkpoint",
-            )
+        _require_file(path, subject.digest.sha256, progress=progress)
+
+
+def _require_file(path: Path, sha256: str, *, progress: Callable[[int], object] | None) -> None:
+    try:
+        found = hash_file(path, progress=progress).sha256
+    except EvidenceMissingError as error:
+        raise VerificationError("was attested and is not there", path=path) from error
+    if found != sha256:
+        raise VerificationError(
+            "is not the file that was attested",
+            path=path,
+            expected=f"SHA-256 {sha256}",
+            advice="it was changed since, or is of another checkpoint",
+        )
 
 
 def _compare_run(attestation: Attestation, run_dir: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_changed_file_is_not_what_was_attested(name, problem, place):
 
 def test_a_removed_file_is_missed(place):
     (place / "run" / FINAL / "model.safetensors").unlink()
-    with pytest.raises(EvidenceMissingError, match=r"model\.safetensors"):
+    with pytest.raises(VerificationError, match=r"model\.safetensors: was attested and is not there"):
         check(place)
 
 
