@@ -11,9 +11,9 @@ from ledger.audit.files import inside
 from ledger.audit.subject import is_dataset
 from ledger.errors import EvidenceMissingError, LedgerError, StorageError
 from ledger.pilot.kinds import STAGES
-from ledger.pilot.plan import RECORD
+from ledger.pilot.plan import PILOT, RECORD
 from ledger.records.layout import LOG, RUN
-from ledger.records.pilot import StageRecord
+from ledger.records.pilot import PilotRecord, StageRecord
 from ledger.storage.documents import read_document
 from ledger.storage.files import is_folder
 from ledger.storage.filesystem import OS
@@ -40,7 +40,7 @@ class FoundStage:
 
 
 def is_pilot(folder: Path) -> bool:
-    """Tell whether a folder is a pilot's: no run and no dataset, and at least one stage in it.
+    """Tell whether a folder is a pilot's: no run and no dataset, but a pilot.json or at least one stage in it.
 
     Raises:
         StorageError: the system refused to look.
@@ -49,20 +49,27 @@ def is_pilot(folder: Path) -> bool:
         is_folder(folder)
         and not is_dataset(folder)
         and not _holds(folder, LOG, RUN)
-        and bool(_stage_folders(folder))
+        and (OS.exists(folder / PILOT) or bool(_all_stages(folder)))
     )
 
 
 def find_stages(root: Path) -> list[FoundStage]:
-    """Return the stages of a pilot in the order in which they run, those of other names behind.
+    """Return the stages of a pilot in the order in which they run.
+
+    Where pilot.json says which stages belong to the configuration that was rehearsed last, only these; else all there
+    are, those of other names behind.
 
     Raises:
+        InvalidDocumentError, NewerVersionError: pilot.json is malformed, or newer.
         StorageError: the system refused to read.
     """
-    return [_read(folder) for folder in _stage_folders(root)]
+    if not OS.exists(root / PILOT):
+        return [_read(folder) for folder in _all_stages(root)]
+    listed = [root / stage.folder for stage in read_document(root / PILOT, PilotRecord).stages]
+    return [_read(folder) for folder in listed if is_folder(folder)]
 
 
-def _stage_folders(root: Path) -> list[Path]:
+def _all_stages(root: Path) -> list[Path]:
     folders = [root / name for name in OS.list_directory(root)]
     found = [
         folder

@@ -28,8 +28,9 @@ from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
 from ledger.storage.files import is_folder
 
-__all__ = ["RECORD", "Plan", "Resolved"]
+__all__ = ["PILOT", "RECORD", "Plan", "Resolved"]
 
+PILOT: Final = "pilot.json"
 RECORD: Final = "stage.json"
 DIGESTS: Final = ".digests.json"
 OPERATIONAL_ADVICE: Final = (

@@ -17,7 +17,7 @@ from ledger.errors import LedgerError, LockedError, VerificationError
 from ledger.maintain.verdicts import VERDICT, write_verdict
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import gate_notes
-from ledger.pilot.plan import RECORD, Plan
+from ledger.pilot.plan import PILOT, RECORD, Plan
 from ledger.pilot.snapshot import is_unchanged, keep_snapshot, take_snapshot
 from ledger.pilot.stage import Found, Stage, StageOutcome
 from ledger.records.parts import DataIdentities
@@ -30,9 +30,8 @@ from ledger.storage.filesystem import OS
 from ledger.storage.lock import RunLock, lock_state
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["PILOT", "StageFailedError", "run_pilot", "run_stage"]
+__all__ = ["StageFailedError", "run_pilot", "run_stage"]
 
-PILOT: Final = "pilot.json"
 WAIT_SECONDS: Final = 0.2
 """How often a stage that another process builds is asked for."""
 
