@@ -74,6 +74,7 @@ WRITING_COMMANDS = {
     "train": "training",
     "evaluate": "separate evaluation",
     "pilot": "pilot stage",
+    "freeze": "lock",
     "reconcile": "verdict",
     "seal": "seal",
     "repair": "repair",

@@ -48,6 +48,13 @@ from tests.support.faults_checks import (
     check_stage_done,
     check_weights,
 )
+from tests.support.faults_locks import (
+    check_locks,
+    check_locks_done,
+    keep_locks,
+    keep_locks_again,
+    older_lock,
+)
 from tests.support.faults_session import RAISED, SETTINGS, session
 from tests.support.faults_trainer import data_beside, finish_training, train_to_a_checkpoint, trained
 from tests.support.toy import (
@@ -576,6 +583,7 @@ SCENARIOS: Final = (
         _keep_report_again,
         check_newer_report,
     ),
+    Scenario("lock", "locks", older_lock, keep_locks, check_locks, keep_locks_again, check_locks_done),
     Scenario("seal", "run", finished_run, seal, check_run, _seal_again, check_sealed, most=120),
     Scenario(
         "attestation", "work", _sealed_run, attest, check_attestation, _attest_again, check_attested, most=60
