@@ -7,6 +7,8 @@ checkpoint stores it.
 from __future__ import annotations
 
 import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +39,9 @@ DTYPES: Final[dict[torch.dtype, str]] = {
     torch.bool: "BOOL",
 }
 """What safetensors calls the types a training state can hold."""
+
+_WORTH_THREADS: Final = 1 << 22
+"""Bytes of tensors from which starting threads pays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,4 +114,7 @@ def tensor_bytes(tensor: Tensor) -> memoryview:
 
 
 def _table_sha256(tensors: dict[str, Tensor]) -> str:
-    return tensor_table_sha256({name: tensor_entry(tensor) for name, tensor in tensors.items()})
+    if sum(tensor.nbytes for tensor in tensors.values()) < _WORTH_THREADS:
+        return tensor_table_sha256({name: tensor_entry(tensor) for name, tensor in tensors.items()})
+    with ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="ledger-tensors") as pool:
+        return tensor_table_sha256(dict(zip(tensors, pool.map(tensor_entry, tensors.values()), strict=True)))

@@ -20,6 +20,11 @@ __all__ = ["MovementChecker"]
 
 MODEL_FILE: Final = "model.safetensors"
 LISTED: Final = 5
+SHOWS: Final = 2.0**-27
+"""The rate from which an update must show: half the spacing of float32 numbers at 1/8.
+
+A smaller one, as at the very end of a long decay to 0, may move no parameter at all.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +35,7 @@ class _Moment:
     step: int
     model: str
     moves: int
-    """Train events with an update at a rate other than 0 on the way here, from the beginning of its line."""
+    """Train events with an update at a rate that shows on the way here, from the beginning of its line."""
     manifest: tuple[str, str] | None = None
     """Path and manifest digest of the checkpoint."""
 
@@ -43,7 +48,7 @@ class _Line:
     before: _Line | None = None
     """The line of the parent's session."""
     moved: array[int] = field(default_factory=lambda: array("Q"))
-    """seq of each train event with an update at a rate other than 0."""
+    """seq of each train event with an update at a rate that shows."""
     seen: dict[str, _Moment] = field(default_factory=dict)
     """Digest to the first moment that has it."""
     last: _Moment | None = None
@@ -125,7 +130,7 @@ class MovementChecker(Checker):
             self.findings.add(
                 "LG213",
                 f"the model at step {moment.step} is that of step {same.step} ({same.where}), although updates at a "
-                "rate other than 0 lie between",
+                "rate that shows lie between",
                 where=moment.where,
                 evidence={"model": moment.model, "step": moment.step, "same at step": same.step},
             )
@@ -189,7 +194,7 @@ class MovementChecker(Checker):
         self.findings.add(
             "LG213",
             f"no trainable parameter moved from step {before.step} ({before.where}) to step {after.step}, although "
-            "updates at a rate other than 0 lie between",
+            "updates at a rate that shows lie between",
             where=after.where,
         )
         return None
@@ -223,7 +228,7 @@ class MovementChecker(Checker):
 
 
 def _moves(rate: Measurement) -> bool:
-    return is_finite(rate) and rate != 0
+    return is_finite(rate) and float(rate) >= SHOWS
 
 
 def _tensors(manifest: CheckpointManifest | None) -> Mapping[str, TensorEntry]:

@@ -23,7 +23,7 @@ from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder, is_own_folder
 from ledger.storage.filesystem import FileSystem
-from ledger.storage.safetensors import hash_tensors
+from ledger.storage.safetensors import hash_file_and_tensors
 from ledger.storage.trees import remove_tree
 
 __all__ = ["Captured", "commit_checkpoint", "discard_checkpoint_folder", "open_checkpoint_folder"]
@@ -92,9 +92,11 @@ def _describe(path: Path, *, fs: FileSystem) -> CheckpointFile:
     if is_own_folder(path, fs=fs):
         raise UsageError("a checkpoint holds files only", path=path, expected="no folder inside a checkpoint")
     sync_file(path, fs=fs)
+    if path.suffix == ".safetensors":
+        (size, sha256), tensors = hash_file_and_tensors(path, fs=fs)
+        return CheckpointFile(bytes=size, sha256=sha256, tensors=tensors)
     size, sha256 = hash_file(path, fs=fs)
-    tensors = hash_tensors(path, fs=fs) if path.suffix == ".safetensors" else None
-    return CheckpointFile(bytes=size, sha256=sha256, tensors=tensors)
+    return CheckpointFile(bytes=size, sha256=sha256, tensors=None)
 
 
 def _trainer_state(captured: Captured) -> TrainerState:

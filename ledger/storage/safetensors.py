@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ledger.errors import InvalidDocumentError, StorageError
 from ledger.records.documents import TensorEntry
+from ledger.storage.digests import FileDigest
 from ledger.storage.files import opened_regular_file
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.strict_json import parse_json
@@ -25,6 +27,7 @@ __all__ = [
     "SafetensorsHeader",
     "TensorInfo",
     "TensorScan",
+    "hash_file_and_tensors",
     "hash_tensors",
     "nonfinite_tensors",
     "read_header",
@@ -121,7 +124,33 @@ def scan_tensors(
 
 def hash_tensors(path: StrPath, *, fs: FileSystem = OS) -> dict[str, TensorEntry]:
     """Return every tensor's type, shape and digest of its little-endian bytes; errors as `read_header`."""
-    return scan_tensors(path, fs=fs).entries
+    return hash_file_and_tensors(path, fs=fs)[1]
+
+
+def hash_file_and_tensors(path: StrPath, *, fs: FileSystem = OS) -> tuple[FileDigest, dict[str, TensorEntry]]:
+    """Return the digest of a file and those of its tensors, each byte read once and both digests taken side by side.
+
+    Errors as `read_header`.
+    """
+    entries: dict[str, TensorEntry] = {}
+    whole = hashlib.sha256()
+    with (
+        opened_regular_file(path, fs=fs) as descriptor,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger-digest") as beside,
+    ):
+        header = _read_header(descriptor, path, fs=fs)
+        for block in _read_blocks(descriptor, 0, header.data_start, path, fs=fs):
+            whole.update(block)
+        size = header.data_start
+        for name, info in header.tensors.items():
+            digest = hashlib.sha256()
+            for block in _read_blocks(descriptor, size, info.end - info.begin, path, fs=fs):
+                of_file = beside.submit(whole.update, block)
+                digest.update(block)
+                of_file.result()
+                size += len(block)
+            entries[name] = TensorEntry(dtype=info.dtype, shape=list(info.shape), sha256=digest.hexdigest())
+    return FileDigest(size, whole.hexdigest()), entries
 
 
 def nonfinite_tensors(path: StrPath, *, fs: FileSystem = OS) -> list[str]:

@@ -12,6 +12,7 @@ from ledger.errors import InvalidDocumentError, StorageError
 from ledger.storage.digests import hash_file, tensor_table_sha256
 from ledger.storage.safetensors import (
     TensorInfo,
+    hash_file_and_tensors,
     hash_tensors,
     nonfinite_tensors,
     read_header,
@@ -58,6 +59,13 @@ def test_every_tensor_is_hashed(path: Path):
     assert entries["b"].sha256 == hashlib.sha256(DATA[16:]).hexdigest()
     assert entries["empty"].sha256 == hashlib.sha256(b"").hexdigest()
     assert (entries["a"].dtype, entries["a"].shape) == ("F32", [2, 2])
+
+
+def test_a_file_and_its_tensors_are_hashed_in_one_pass(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ledger.storage.safetensors._BLOCK_BYTES", 8)  # tensors of several blocks
+    file, tensors = hash_file_and_tensors(path)
+    assert file == hash_file(path)
+    assert tensors == scan_tensors(path).entries
 
 
 def test_the_table_s_digest_does_not_depend_on_order(path: Path):
