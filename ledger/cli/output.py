@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ledger.cli.screen import harmless
 from ledger.records.base import Document
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
+from ledger.report.harmless import one_line
 from ledger.report.lines import Line
 from ledger.report.timeline import ASCII, UNICODE, Screen
 from ledger.storage.filesystem import OS
@@ -55,7 +55,7 @@ def print_lines(lines: Iterable[Line]) -> None:
     # A width of its own, because rich prints nothing at all where COLUMNS is 0.
     console = Console(width=UNLIMITED, soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in lines:
-        console.print(Text(harmless(line.text), style=line.style))
+        console.print(Text(one_line(line.text), style=line.style))
 
 
 def screen() -> Screen:
@@ -109,7 +109,7 @@ def warn_about_link(path: Path) -> None:
 def warn(text: str) -> None:
     """Print a warning to standard error, in any encoding."""
     encoding = sys.stderr.encoding or "ascii"
-    line = harmless(f"warning: {text}").encode(encoding, "backslashreplace").decode(encoding)
+    line = one_line(f"warning: {text}").encode(encoding, "backslashreplace").decode(encoding)
     sys.stderr.write(line + "\n")
 
 

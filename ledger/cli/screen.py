@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ledger.errors import LedgerError, StorageError
-from ledger.report.harmless import harmless
+from ledger.report.harmless import harmless, one_line
 
 __all__ = ["PROGRAM", "guard", "harmless", "print_error", "program_name"]
 
@@ -20,7 +20,7 @@ PROGRAM: Final = "LEDGER_PROGRAM"
 def print_error(error: LedgerError) -> None:
     """Print one clear line to standard error, in any encoding, and a line for each note."""
     lines = [f"error: {error}", *getattr(error, "__notes__", ())]
-    text = "".join(f"{harmless(line)}\n" for line in lines)
+    text = "".join(f"{one_line(line)}\n" for line in lines)
     encoding = sys.stderr.encoding or "ascii"
     with suppress(OSError):  # where nobody can be told, the exit code is left
         sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
