@@ -52,16 +52,18 @@ FORM_RULES: Final = (
         "kind and is never cut off.",
         causes="The process was killed while it wrote, or before it wrote its first line; the machine lost "
         "power.",
-        advice="Resume the run: the torn tail is copied to quarantine/ and the log goes on after it.",
+        advice="Resume the run: the torn tail is copied to quarantine/ and the log goes on after it. Without a "
+        "resume, `ledger repair RUN --apply` does that.",
     ),
     Rule(
         id="LG105",
         title="pinned positions lie on the chain",
         severities=("error",),
-        meaning="run.json and every checkpoint of this run name a line of the log by seq and chain digest. "
-        "Each such line is still there with that digest.",
+        meaning="run.json, every checkpoint of this run and its seal name a line of the log by seq and chain digest, "
+        "and so does a head that somebody noted (--expect-head). Each such line is still there with that digest. "
+        "What lies behind the last of them could be cut off unnoticed; the report says from where on.",
         causes="The log was cut at a line's end, rolled back to an older copy, or rewritten behind its "
-        "checkpoints; a checkpoint or run.json was copied in from another run.",
+        "checkpoints; a checkpoint or run.json was copied in from another run; the head was noted of another run.",
         advice="Restore the newer copy of metrics.jsonl. What the log lost cannot be reconstructed from "
         "checkpoints.",
     ),
@@ -95,7 +97,7 @@ FORM_RULES: Final = (
         "have is an error. The run's facts stand in the first session_start alone.",
         causes="Behind: the process was killed between the log's line and the file. Contradiction: someone "
         "edited it, or it belongs to another run. Missing session: the log was rolled back.",
-        advice="Remove a damaged run.json; the next session writes it anew from the log. If the log lacks a "
-        "session, restore the log.",
+        advice="Run `ledger repair RUN --apply`, or remove a damaged run.json: the next session writes it anew from "
+        "the log. If the log lacks a session, restore the log.",
     ),
 )

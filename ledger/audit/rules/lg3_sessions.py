@@ -27,7 +27,7 @@ SESSION_RULES: Final = (
         meaning="Counters, cursor, data_chain and the digests of the live state after restoring equal the "
         "parent checkpoint's. From the run's beginning counters and cursor are 0 and data_chain has its "
         "first value. A branch that continues another run starts at its parent checkpoint; of one that takes weights "
-        "alone only the model's digest is compared.",
+        "alone only the model's digest is compared. Generators are not compared across another number of ranks.",
         causes="Something was not restored: the scaler's growth tracker, a generator, the schedule, the "
         "reader's position; totals were reset on resume.",
         advice="The finding names the part. Restore it before the first batch is drawn, and compare again.",
@@ -71,8 +71,9 @@ SESSION_RULES: Final = (
         "hint.",
         causes="The reader, a generator, the optimizer or the scaler did not come back as it was. With "
         "equal batches and another loss: weights, buffers or dropout.",
-        advice="Start at the first difference that is named. Data first: if data_chain differs, nothing "
-        "after it can agree.",
+        advice="Start at the first difference that is named; the message says where to look. Data first: if data_chain "
+        "differs, nothing after it can agree. A difference in the first update after the resume is something that was "
+        "not restored; a later one may also be an operation that does not repeat itself.",
     ),
     Rule(
         id="LG307",

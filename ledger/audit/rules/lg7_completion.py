@@ -59,7 +59,8 @@ COMPLETION_RULES: Final = (
         meaning="Every file of the run is listed in seal.json with its size and digest, except run.lock, the text logs "
         "under logs/ and the seal itself; nothing else lies there, and the verdict in the seal is a passed one of this "
         "run at this head. Digests of tensor files are compared with --rehash, all others always. With --expect-head "
-        "the seal is also the one that was quoted. A run without a seal: not applicable.",
+        "the seal is also the one that was quoted. A run without a seal: not applicable. An attestation lies beside "
+        "the run, not in it; `ledger verify --attestation` checks it.",
         causes="A file was edited, replaced or added after the run was declared done; the run was sealed anew; a copy "
         "is partial.",
         advice="Restore the run from a copy that matches its seal. What is to be added later (an evaluation, an "

@@ -9,8 +9,8 @@ from ledger.audit.rules.base import Rule
 __all__ = ["EQUIVALENCE_RULES"]
 
 _EVIDENCE = (
-    " Needs per-update evidence on both sides (logging interval 1, state digests); without it the item is "
-    "not testable."
+    " Needs per-update evidence on both sides (logging interval 1, state digests) and three updates after the last "
+    "resume that both logged; without them the item is not testable."
 )
 
 EQUIVALENCE_RULES: Final = (
@@ -37,7 +37,7 @@ EQUIVALENCE_RULES: Final = (
         severities=("error", "missing", "hint"),
         meaning="At every update loss, gradient norm, rate and scale are equal, bit for bit where the "
         "recipe declares "
-        "deterministic execution, else within the stated tolerance (hint)." + _EVIDENCE,
+        "deterministic execution, else within a relative tolerance of 0.001 (hint)." + _EVIDENCE,
         causes="With equal batches: weights, buffers or the dropout generator differ. Loss equal and norm "
         "different: the backward pass. Rate different: the schedule was not restored.",
         advice="Take the first item that differs at the first update; what comes after it follows from it.",
