@@ -69,7 +69,7 @@ def command(
         attestation = _attest(run, signer=signer, allow_network_fs=allow_network_fs)
     if as_json:
         found = {"files": sealed.files, "bytes": sealed.bytes, "head": [*sealed.head]}
-        print_json(found | ({} if attestation is None else {"attestation": attestation}))
+        print_json(found | {"attestation": attestation})
         return
     print_lines(Line(line) for line in sealed.head)
     files = "1 file" if sealed.files == 1 else f"{sealed.files:,} files"
