@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (["--help"], ["schema"], ["explain", "LG306"])
-NOT_IN_THE_BASE = ("torch", "pyarrow", "tokenizers", "safetensors")
+NOT_IN_THE_BASE = ("torch", "pyarrow", "tokenizers", "safetensors", "cryptography")
 
 
 def main() -> int:

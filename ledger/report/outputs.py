@@ -23,9 +23,7 @@ class SealOutput(Record):
     files: Count = Field(description="Files that the seal covers.")
     bytes: Count
     head: list[str] = Field(min_length=3, max_length=3, description="Three lines to quote.")
-    attestation: str | None = Field(
-        default=None, description="Where the attestation lies, if one was asked for."
-    )
+    attestation: str | None = Field(description="Where the attestation lies; null where none was asked for.")
 
 
 class DoctorCheck(Record):

@@ -108,12 +108,22 @@ def parse_envelope(data: bytes, *, path: StrPath) -> Envelope:
     Raises:
         InvalidDocumentError: it is none.
     """
-    value = parse_json(data, path=path)
+    try:
+        value = parse_json(data, path=path)
+    except InvalidDocumentError as error:
+        raise _no_envelope(path, problem=f"{error.place}: {error.problem}") from error
     if not isinstance(value, dict) or "payload" not in value:
-        raise InvalidDocumentError(
-            "this is no DSSE envelope", path=path, expected="an object with payload, payloadType, signatures"
-        )
+        raise _no_envelope(path, problem="it has no payload")
     return validate_model(value, Envelope, path=path, what="a DSSE envelope")
+
+
+def _no_envelope(path: StrPath, *, problem: str) -> InvalidDocumentError:
+    return InvalidDocumentError(
+        f"is no attestation: {problem}",
+        path=path,
+        expected="a DSSE envelope, a JSON object with payload, payloadType and signatures",
+        advice="to verify a run, a dataset or a checkpoint, name its folder",
+    )
 
 
 def payload_of(envelope: Envelope, *, path: StrPath) -> bytes:
