@@ -57,14 +57,13 @@ class Findings:
     ) -> None:
         """Record one finding; without a severity it is the gravest that the rule has."""
         severity = severity or RULES[rule].severities[0]
-        place = _storable(where)
-        waiver = self._waivers.get((rule, place))
+        waiver = self._waivers.get((rule, _storable(where))) if self._waivers else None
         if waiver is None:
             self._per_severity[severity] += 1
             self._unwaived[rule, severity] += 1
         else:
             self.waived += 1
-            self._used.add((rule, place))
+            self._used.add((rule, waiver.where))
         self._per_rule[rule] += 1
         kept = self._kept.setdefault((severity, rule), [])
         if len(kept) >= self._limit_per_rule:
@@ -73,7 +72,7 @@ class Findings:
             Finding(
                 rule=rule,
                 severity=severity,
-                where=place,
+                where=_storable(where),
                 message=_storable(message),
                 evidence=evidence or {},
                 waiver=waiver,
