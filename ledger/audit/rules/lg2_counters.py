@@ -150,8 +150,8 @@ COUNTER_RULES: Final = (
         meaning="Between two checkpoints of which one descends from the other (or a session's start without a parent "
         "and a checkpoint) the digest of the model differs if `step` does and an update between had a rate of at least "
         "2^-27 (a smaller one may round to nothing in float32), and no later model equals an earlier one. At one and "
-        "the same step no trainable parameter differs. Where the tables of tensors are at hand, some trainable parameter moved; those "
-        "that never did are listed in a hint.",
+        "the same step no trainable parameter differs. Where the tables of tensors are at hand, some trainable "
+        "parameter moved; those that never did are listed in a hint.",
         causes="The optimizer holds other parameters than the model (rebuilt or frozen after it was made); a skipped "
         "attempt moved them; old weights were loaded in mid-run; updates too small for the type of the weights.",
         advice="Compare the per-tensor digests in the two manifests: they tell which parameters moved.",
