@@ -71,16 +71,15 @@ def local_files(config: PreparationConfig) -> dict[str, list[tuple[str, Path]]]:
 
 
 def require_unchanged(job: Job) -> None:
-    """Identify the inputs again: what was read in between is then what the manifest names.
+    """Identify the inputs again, and compare what was read in between: it is then what the manifest names.
 
     Raises:
-        RefusedError: one of them changed.
+        RefusedError: one of them changed, be it for a while.
     """
     job.progress.stage("check that the source did not change", unit="B")
-    changed = _changed(job.plan.source, job.source.identify(progress=job.progress.advance))
+    changed = _changed(job.source, job.plan.source, progress=job.progress)
     if job.held_out is not None and job.plan.validation_source is not None:
-        again = job.held_out.identify(progress=job.progress.advance)
-        changed += _changed(job.plan.validation_source, again)
+        changed += _changed(job.held_out, job.plan.validation_source, progress=job.progress)
     if changed:
         problem = f"the input changed while it was being prepared: {listed(changed)}"
         raise RefusedError(problem, advice="let nothing write to it, then prepare again")
@@ -99,9 +98,10 @@ def _read_given(config: PreparationConfig, *, fs: FileSystem) -> GivenFile | Non
     return GivenFile(data, tokenizer.id, tokenizer.revision, repository.commit)
 
 
-def _changed(before: DatasetSource, after: DatasetSource) -> list[str]:
+def _changed(source: Source, before: DatasetSource, *, progress: Progress) -> list[str]:
+    after = source.identify(progress=progress.advance)
     if before == after:
-        return []
+        return source.misread(after)
     pairs = list(zip_longest(before.files, after.files))
     return [_name(old) or _name(new) for old, new in pairs if old != new] or ["its revision"]
 

@@ -43,6 +43,9 @@ class Source(Protocol):
     def identify(self, *, progress: Callable[[int], object] | None = None) -> DatasetSource:
         """Return what identifies the source now; `progress` is told of bytes as they are read."""
 
+    def misread(self, now: DatasetSource) -> list[str]:
+        """Return the names of files that gave other content, when documents were read, than `identify` found now."""
+
     def documents(self) -> Iterator[Document]:
         """Yield every document, from the first one at each call."""
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Final, NoReturn, cast
 
 from data_prep.columnar import zstd_stream
+from data_prep.sources.readings import BUFFER_BYTES, Reading, WatchedBytes
 from ledger.errors import (
     ConfigError,
     EvidenceMissingError,
@@ -51,6 +53,8 @@ class InputFile:
 
     path: Path
     name: str
+    readings: list[Reading] = field(default_factory=list, compare=False, repr=False)
+    """What it gave each time that documents were read from it."""
 
     @property
     def compression(self) -> str | None:
@@ -124,21 +128,23 @@ def read_whole(file: InputFile) -> bytes:
 
 
 @contextmanager
-def opened_for_seeking(file: InputFile) -> Iterator[IO[bytes]]:
+def opened_for_seeking(file: InputFile) -> Iterator[tuple[IO[bytes], Reading | None]]:
     """Open a file whose format is read back and forth; a compressed one is unpacked into an unnamed file first.
+
+    With it comes the reading that every text of the file must be added to; null where its bytes were already.
 
     Raises:
         VerificationError: compressed data is damaged.
         StorageError: the system refuses.
     """
-    with _opened(file) as stream:
-        if file.compression is None:
-            yield stream
-            return
-        with tempfile.TemporaryFile() as unpacked:
-            shutil.copyfileobj(stream, unpacked, 2**20)
-            unpacked.seek(0)
-            yield unpacked
+    if file.compression is None:
+        with _opened(file, is_watched=False) as stream:
+            yield stream, file.readings[-1].stamp(stream.fileno(), path=file.path)
+        return
+    with _opened(file) as stream, tempfile.TemporaryFile() as unpacked:
+        shutil.copyfileobj(stream, unpacked, 2**20)
+        unpacked.seek(0)
+        yield unpacked, None
 
 
 def decode(data: bytes, *, file: InputFile, place: str) -> str:
@@ -242,14 +248,23 @@ def _fixed_part(pattern: Path) -> Path:
 
 
 @contextmanager
-def _opened(file: InputFile) -> Iterator[IO[bytes]]:
-    """Open a file, decompressing where its name says so, and explain what goes wrong inside the block."""
+def _opened(file: InputFile, *, is_watched: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file, decompressing where its name says so, and explain what goes wrong inside the block.
+
+    What is read goes to a new reading of the file; if it is not watched, nothing does by itself.
+    """
     path = real_path(file.path)
+    file.readings.append(Reading())
     with opened_regular_file(path) as descriptor:
         if file.compression and OS.fstat(descriptor, path=path).st_size == 0:
             _refuse_compressed(file, EOFError("the file is empty"))  # the libraries would take it for no text
         try:
-            with os.fdopen(os.dup(descriptor), "rb") as raw, _decompressed(raw, file=file) as stream:
+            raw = os.fdopen(os.dup(descriptor), "rb", buffering=0)
+            watched = WatchedBytes(raw, reading=file.readings[-1]) if is_watched else raw
+            with (
+                io.BufferedReader(watched, BUFFER_BYTES) as plain,
+                _decompressed(plain, file=file) as stream,
+            ):
                 yield stream
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             _refuse_compressed(file, error)

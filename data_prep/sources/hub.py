@@ -11,6 +11,7 @@ from data_prep.hub import ListedFile, PinnedRepository, fetch_file, find, pin
 from data_prep.sources.document import Document
 from data_prep.sources.files import InputFile
 from data_prep.sources.jsonl import JSONL_SUFFIXES, read_jsonl
+from data_prep.sources.local import misread_files
 from data_prep.sources.tables import TABLE_SUFFIXES, TableKind, read_table
 from ledger.errors import ConfigError, VerificationError
 from ledger.records.dataset import DatasetSource, SourceFile
@@ -33,7 +34,7 @@ class HubDataset:
         self._patterns = patterns
         self._column = column
         self._id_column = id_column
-        self._fetched: dict[str, Path] = {}
+        self._fetched: dict[str, InputFile] = {}
 
     def identify(self, *, progress: Callable[[int], object] | None = None) -> DatasetSource:
         """Resolve the revision and return the commit and the digests of the files.
@@ -50,10 +51,16 @@ class HubDataset:
             files=[self._identify(file, progress=progress) for file in self._files],
         )
 
+    def misread(self, now: DatasetSource) -> list[str]:
+        """Return the names of the fetched files that gave something else."""
+        fetched = [file for file in now.files if file.name in self._fetched]
+        files = [self._fetched[file.name] for file in fetched]
+        return misread_files(files, now=fetched, read=self._read)
+
     def documents(self) -> Iterator[Document]:
         """Yield the documents of every file in order; a file is fetched when those before it are read."""
         for file in self._files:
-            yield from self._read(InputFile(self._fetch(file), file.name))
+            yield from self._read(self._fetch(file))
 
     def local_files(self) -> list[tuple[str, Path]]:
         """Return nothing: what the hub holds is named by its revision."""
@@ -73,18 +80,18 @@ class HubDataset:
     def _identify(self, file: ListedFile, *, progress: Callable[[int], object] | None) -> SourceFile:
         if file.name not in self._fetched and file.sha256 is not None and file.bytes is not None:
             return SourceFile(name=file.name, bytes=file.bytes, sha256=file.sha256)
-        digest = hash_file(real_path(self._fetch(file)), progress=progress)
+        digest = hash_file(real_path(self._fetch(file).path), progress=progress)
         return SourceFile(name=file.name, bytes=digest.bytes, sha256=digest.sha256)
 
-    def _fetch(self, file: ListedFile) -> Path:
-        """Return where a file lies; the first time, insist that it is the one that the hub lists."""
+    def _fetch(self, file: ListedFile) -> InputFile:
+        """Return a file; the first time, insist that it is the one that the hub lists."""
         if file.name not in self._fetched:
             path = fetch_file(self._repository, name=file.name)
             if file.sha256 is not None and (found := hash_file(real_path(path)).sha256) != file.sha256:
                 problem = f"the SHA-256 of the fetched file is {found}"
                 advice = "remove it from the cache of the hub, then run this again"
                 raise VerificationError(problem, path=path, expected=file.sha256, advice=advice)
-            self._fetched[file.name] = path
+            self._fetched[file.name] = InputFile(path, file.name)
         return self._fetched[file.name]
 
     def _read(self, file: InputFile) -> Iterator[Document]:

@@ -42,11 +42,13 @@ def read_table(file: InputFile, *, kind: TableKind, column: str, id_column: str 
     """
     path = str(file.path)
     rows = parquet_rows if kind == "parquet" else arrow_rows
-    with opened_for_seeking(file) as stream:
+    with opened_for_seeking(file) as (stream, reading):
         found = rows(stream, column=column, id_column=id_column, path=path)
         for number, (data, identifier) in enumerate(found):
             place = f"row {number}" if id_column is None else f"row {number}, {id_column} {identifier!r}"
             if data is None:
                 problem = f"the value of {column!r} is null"
                 raise InvalidDocumentError(problem, path=path, place=place, expected="a text")
+            if reading is not None:
+                reading.add_text(data)
             yield document_from_bytes(data, path=path, place=place)

@@ -42,9 +42,15 @@ class TensorDigest(Protocol):
 
 
 def hash_file(
-    path: StrPath, *, progress: Callable[[int], object] | None = None, fs: FileSystem = OS
+    path: StrPath,
+    *,
+    progress: Callable[[int], object] | None = None,
+    limit: int | None = None,
+    fs: FileSystem = OS,
 ) -> FileDigest:
     """Return a regular file's size and digest. `progress` is called with the bytes of each block that is done.
+
+    With a `limit`, only so many bytes at its start count.
 
     Raises:
         EvidenceMissingError: there is no such file.
@@ -55,12 +61,16 @@ def hash_file(
     total = 0
     buffer = memoryview(bytearray(_BLOCK_BYTES))
     with opened_regular_file(path, fs=fs) as descriptor:
-        while count := fs.read_into(descriptor, buffer, path=path):
+        while count := fs.read_into(descriptor, _part(buffer, limit, total), path=path):
             digest.update(buffer[:count])
             total += count
             if progress is not None:
                 progress(count)
     return FileDigest(total, digest.hexdigest())
+
+
+def _part(buffer: memoryview, limit: int | None, total: int) -> memoryview:
+    return buffer if limit is None else buffer[: limit - total]
 
 
 def tensor_table_sha256(entries: Mapping[str, TensorDigest]) -> str:

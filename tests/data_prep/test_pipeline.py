@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data_prep.config import PreparationConfig
@@ -262,6 +264,87 @@ def test_an_input_that_changes_meanwhile_is_an_error(name, stage, tmp_path):
     with pytest.raises(RefusedError, match=r"input changed while it was being prepared: 1\.jsonl \("):
         prepare(config, output=tmp_path / "data", progress=meddler)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl"]
+
+
+def write_table(path: Path, documents: list[str]) -> Path:
+    pq.write_table(pa.table({"text": documents}), path, row_group_size=5)
+    return path
+
+
+def write_arrow(path: Path, documents: list[str]) -> Path:
+    table = pa.table({"text": documents})
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=5)
+    return path
+
+
+def write_zipped(path: Path, documents: list[str]) -> Path:
+    path.write_bytes(gzip.compress(write_jsonl(path.with_name("plain"), documents).read_bytes(), mtime=0))
+    path.with_name("plain").unlink()
+    return path
+
+
+READ_FORMS = {
+    "jsonl": ("a.jsonl", write_jsonl),
+    "jsonl of gzip": ("a.jsonl.gz", write_zipped),
+    "parquet": ("a.parquet", write_table),
+    "arrow": ("a.arrow", write_arrow),
+}
+
+
+class Fickle(Quiet):
+    """Gives a file other content for one stage of a preparation, and that of before for the next."""
+
+    def __init__(self, path: Path, *, other: bytes, stage: str, is_replaced: bool) -> None:
+        self._path, self._other, self._stage = path, other, stage
+        self._before, self._is_replaced = path.read_bytes(), is_replaced
+        self._is_other = False
+
+    def stage(self, name: str, **_options: object) -> None:
+        if self._is_other or name.startswith(self._stage):
+            self._is_other = not self._is_other
+            self._write(self._other if self._is_other else self._before)
+
+    def _write(self, data: bytes) -> None:
+        if self._is_replaced:
+            self._path.with_name("other").write_bytes(data)
+            self._path.with_name("other").replace(self._path)
+        else:
+            self._path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("form", "is_replaced", "stage"),
+    [
+        ("jsonl", False, "train the tokenizer"),
+        ("jsonl of gzip", True, "tokenize"),
+        ("parquet", False, "tokenize"),
+        ("arrow", True, "tokenize"),
+    ],
+)
+def test_an_input_that_changes_and_changes_back_is_an_error(form, is_replaced, stage, tmp_path):
+    name, write = READ_FORMS[form]
+    other = write(tmp_path / name, [*texts(100), "another document"]).read_bytes()
+    path = write(tmp_path / name, texts(120))
+    meddler = Fickle(path, other=other, stage=stage, is_replaced=is_replaced)
+    config = configure(path, source__kind=form.split()[0], train_tokens=600)
+    with pytest.raises(RefusedError, match=rf"input changed while it was being prepared: {name} \("):
+        prepare(config, output=tmp_path / "data", progress=meddler)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_input_that_is_only_touched_meanwhile_is_no_error(form, tmp_path):
+    """Neither time nor inode decides."""
+    name, write = READ_FORMS[form]
+    path = write(tmp_path / name, texts(120))
+    meddler = Fickle(path, other=path.read_bytes(), stage="tokenize", is_replaced=True)
+    prepared = prepare(
+        configure(path, source__kind=form.split()[0], train_tokens=600),
+        output=tmp_path / "data",
+        progress=meddler,
+    )
+    assert prepared.outcome == "prepared"
 
 
 def test_a_bad_document_leaves_nothing_behind(tmp_path):
