@@ -22,6 +22,7 @@ from ledger.audit import reconcile
 from ledger.checkpoints import CompleteCheckpoint, find_checkpoints
 from ledger.maintain import add_waiver, repair_run, seal_run, write_verdict
 from ledger.recorder import RunRecorder
+from ledger.records.documents import Verdict
 from ledger.records.layout import LOG
 from ledger.records.parts import Position
 from ledger.records.waivers import Waiver
@@ -338,15 +339,16 @@ class AuditMachine(RuleBasedStateMachine):
     def look_at_it_sealed(self):
         assert reconcile(self.run).verdict == "passed"
 
-    def judge(self):
+    def judge(self) -> Verdict | None:
         """Audit the run as it lies there; the naive account agrees."""
         return audit(self.run) if self.has_begun() else None
 
 
-class TestAFewHistories(AuditMachine.TestCase):  # type: ignore[name-defined, misc]
-    settings = settings(max_examples=2, stateful_step_count=15)
+class FewHistories(AuditMachine):
+    """The same, for the suite that takes little time."""
 
 
-@pytest.mark.slow
-class TestManyHistories(AuditMachine.TestCase):  # type: ignore[name-defined, misc]
-    settings = settings(max_examples=50, stateful_step_count=30)
+TestFewHistories = FewHistories.TestCase
+TestFewHistories.settings = settings(max_examples=2, stateful_step_count=15)
+TestManyHistories = pytest.mark.slow(AuditMachine.TestCase)
+TestManyHistories.settings = settings(max_examples=50, stateful_step_count=30)
