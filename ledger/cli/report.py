@@ -120,7 +120,7 @@ def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
     ]
     standing, gates, problem = _standing(found)
     return StageReport(
-        name=found.name if found.record is None else found.record.stage,
+        name=found.name.partition("-")[0] if found.record is None else found.record.stage,
         standing=standing,
         gates=gates,
         runs=runs,

@@ -34,7 +34,7 @@ def budget_rows(budget: Budget) -> list[list[str]]:
     """Return what is projected and how much, a row each."""
     preemption = budget.preemption
     rows = [
-        ["updates", f"{budget.updates:,} of {budget.planned_tokens:,} tokens in all"],
+        ["updates", f"{budget.updates:,}, that is {budget.planned_tokens:,} tokens"],
         ["training only", f"{hours(budget.training_hours)} at {budget.tokens_per_second:,.0f} tokens/s"],
         ["data wait", hours(budget.data_hours)],
         [
@@ -51,7 +51,7 @@ def budget_rows(budget: Budget) -> list[list[str]]:
         ],
         ["wall clock", f"{hours(budget.wall_hours)} without an interruption"],
         ["disk", _disk(budget)],
-        [f"at {preemption.per_day:g} interruptions a day", _interruptions(preemption)],
+        [f"interruptions, {preemption.per_day:g} a day", _interruptions(preemption)],
     ]
     if preemption.best_interval_hours is not None:
         best = hours(preemption.best_interval_hours)
@@ -104,7 +104,7 @@ def _done_again(budget: Budget) -> str:
     if isinstance(preemption.superseded_hours, str) or not budget.wall_hours:
         return hours(preemption.superseded_hours)
     share = preemption.superseded_hours / budget.wall_hours
-    return f"{share:.1%} of the time, at {preemption.per_day:g} interruptions a day"
+    return f"{share:.1%} of the time, interrupted {preemption.per_day:g} times a day"
 
 
 def _superseded(spent: Spent) -> str:
@@ -127,6 +127,8 @@ def hours(value: Measurement) -> str:
         return "no end in sight" if value == "Infinity" else value
     if value == 0:
         return "none"
+    if value * 3600 < 0.1:
+        return "under 0.1 s"
     if value < 1 / 60:
         return f"{value * 3600:.3g} s"
     if value < 1:

@@ -11,7 +11,7 @@ from ledger.records.pilot import Gate
 from ledger.report.budget import budget_rows
 from ledger.report.decision import NOT_SHOWN, WORDS, Miss, gate_standing, gate_words, misses_of
 from ledger.report.lines import number
-from ledger.report.markup import Markup, element, table_of, text
+from ledger.report.markup import Markup, element, joined, table_of, text
 from ledger.report.page import facts_list, page, verdict_word
 from ledger.report.run_charts import loss_chart, norm_chart
 from ledger.report.run_page import counted, findings_list
@@ -190,7 +190,7 @@ def _stage(stage: StageReport) -> Markup:
         parts.append(element("p", stage.problem))
     if stage.gates:
         rows = [_gate_row(gate) for gate in stage.gates]
-        head = ["gate", "asked", "measured", "verdict", "why it is asked"]
+        head = ["gate, and why it is asked", "asked", "measured", "verdict"]
         parts.append(table_of(head, rows, caption=f"Gates of {stage.name}"))
     return element("section", *parts, *(_run(run) for run in stage.runs))
 
@@ -200,7 +200,8 @@ def _gate_row(gate: Gate) -> list[str]:
     standing = gate_standing(gate)
     name, kind = ("b", "failed") if standing == "MISSED" else ("span", standing)
     verdict = element(name, standing, class_=kind if gate.gated else "soft")
-    return [gate_words(gate), gate.asked, measured, verdict, gate.reason or ""]
+    why = [element("span", gate.reason, class_="why")] if gate.reason else []
+    return [joined([gate_words(gate), *why]), gate.asked, measured, verdict]
 
 
 def _run(run: RunInStage) -> Markup:

@@ -38,6 +38,7 @@ th,td{padding:.2rem .7rem .2rem 0;text-align:left;vertical-align:top;border-bott
 overflow-wrap:normal}
 thead th{color:var(--soft);font-weight:600}
 tbody th{font-weight:600}
+.why{display:block;min-width:8rem;max-width:26rem;color:var(--soft);font-weight:400}
 figure{margin:.2rem 0}
 .plot{display:block;background:var(--fill);border-radius:.3rem;overflow:visible}
 .grid{stroke:var(--line);stroke-width:1}.axis{stroke:var(--soft);stroke-width:1}

@@ -199,7 +199,7 @@ def test_the_command_line_freezes_checks_and_says_what_differs(
     assert main(["freeze", str(rehearsed), "-o", str(path), "--preemptions", "2"]) == 0
     said = capsys.readouterr().out
     assert "what the lock cannot hold still" in said
-    assert "at 2 interruptions a day" in said
+    assert "interruptions, 2 a day" in said
     assert main(["freeze", str(rehearsed), "-o", str(path)]) == 1
     assert "--replaces OLD --reason TEXT" in capsys.readouterr().err
     assert main(["freeze", str(rehearsed), "-o", str(path), "--replaces", str(path)]) == 2
