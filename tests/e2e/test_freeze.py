@@ -1,0 +1,62 @@
+"""From a pilot to a sealed run: rehearsed, frozen, compared, trained under the lock, reconciled, reported, sealed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledger.cli import main
+from ledger.locks import read_lock
+from tests.e2e.small_pilot import rehearse, write_small_pilot
+from trainer.cli import main as train
+
+pytestmark = pytest.mark.slow
+
+
+def call_trainer(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as end:
+        train(["train", *map(str, arguments)])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_a_pilot_becomes_a_lock_and_a_run_under_it_is_sealed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = write_small_pilot(tmp_path)
+    outcomes = rehearse(tmp_path, "run.target_step=60")
+    assert all(outcome.passed for outcome in outcomes), [outcome.notes for outcome in outcomes]
+    lock, run, pilot = tmp_path / "recipe.lock.json", tmp_path / "run", tmp_path / "out"
+
+    assert main(["freeze", str(pilot), "-o", str(lock)]) == 0
+    stages = {one.stage for one in read_lock(lock).pilots}
+    assert {"smoke", "overfit", "acceptance", "stability", "resume"} <= stages
+    data = f"data.path={read_lock(lock).volatile['data.path']}"
+    capsys.readouterr()
+
+    check = ["freeze", "--check", "--recipe", str(lock), "--config", str(config), "--set", data, "--json"]
+    assert main([*check, "--set", "run.target_step=60"]) == 0
+    assert json.loads(capsys.readouterr().out)["allowed"]
+    assert main([*check, "--set", "run.target_step=70", "--set", "optimizer.learning_rate=2e-2"]) == 1
+    found = {
+        one["field"]: one["kind"] for one in json.loads(capsys.readouterr().out)["differences"] if one["held"]
+    }
+    assert found["run.target_step"] == "target"
+    assert found["optimizer.learning_rate"] == "identity"
+
+    assert call_trainer("--recipe", lock, "--run", run, "--set", "optimizer.learning_rate=2e-2") == 1
+    assert not (run / "metrics.jsonl").exists()
+    assert call_trainer("--recipe", lock, "--run", run) == 0
+    capsys.readouterr()
+    assert main(["reconcile", str(run), "--json"]) == 0
+    assert "LG603" in json.loads(capsys.readouterr().out)["checked"]
+    assert main(["summarize", str(run)]) == 0
+    assert "against the budget of its lock" in capsys.readouterr().out
+    for subject, word in ((run, "Against the budget"), (pilot, "GO: everything that was asked is kept")):
+        page = tmp_path / "report.html"
+        assert main(["report", str(subject), "-o", str(page)]) == 0
+        assert word in page.read_text(encoding="utf-8")
+        assert page.stat().st_size < 500_000
+    assert main(["seal", str(run)]) == 0
