@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -16,9 +18,10 @@ from rich.text import Text
 
 from ledger.audit.following import RunFollower, RunView
 from ledger.audit.subject import find_run
-from ledger.cli.options import AsJson, RunPath
+from ledger.cli.options import AsJson
 from ledger.cli.output import EXIT_CODES, NARROWEST, print_json, print_lines, survive_encoding
-from ledger.errors import UsageError
+from ledger.errors import EvidenceMissingError, UsageError
+from ledger.pilot.folder import find_stages, is_pilot
 from ledger.report.harmless import harmless
 from ledger.report.lines import Line
 from ledger.report.watching import view_line, view_lines
@@ -37,7 +40,10 @@ Show = Callable[[RunView], None]
 
 
 def command(
-    run: RunPath,
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN|PILOT", help="The folder of a run, or of a pilot: the run of its stage."),
+    ],
     *,
     interval: Annotated[
         float | None,
@@ -61,10 +67,25 @@ def command(
     console = Console()
     is_shown = console.is_terminal and not console.is_dumb_terminal and not as_json and not once
     pause = interval or (ON_A_TERMINAL if is_shown else ELSEWHERE)
-    follower = RunFollower(find_run(run))
+    follower = RunFollower(find_run(_run_of_pilot(run)))
     with _screen(console) if is_shown else _lines(console, as_json=as_json, once=once) as show:
         view = follow(follower, show, pause=0.0 if once else pause)
     raise typer.Exit(EXIT_CODES[view.outcome])
+
+
+def _run_of_pilot(path: str) -> str:
+    """Return the run that a pilot is at, the first that is not finished or else the last; another path as it is."""
+    if not path or not is_pilot(Path(path)):
+        return path
+    stages = [stage for stage in find_stages(Path(path)) if stage.runs]
+    if not stages:
+        raise EvidenceMissingError(
+            "no stage of the pilot trains yet", path=path, advice="ledger pilot says what it does"
+        )
+    stage = next((one for one in stages if not one.is_finished), stages[-1])
+    name, folder = list(stage.runs.items())[-1]
+    sys.stderr.write(f"{harmless(stage.name)}: {harmless(name)}\n")
+    return str(folder)
 
 
 def follow(

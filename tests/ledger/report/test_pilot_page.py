@@ -112,3 +112,11 @@ def test_a_run_that_went_on_since_is_not_what_its_stage_rests_on(
     (pilot / "overfit" / "stage.json").write_text("{}")
     assert main(["report", str(pilot), "--markdown"]) == 1
     assert "unreadable" in capsys.readouterr().out
+
+
+def test_watching_a_pilot_is_watching_the_run_that_it_is_at(pilot: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["watch", str(pilot), "--once"]) in (0, 3)
+    assert capsys.readouterr().err.startswith("resume: run")
+    (pilot.with_name("new") / "prepare-0123456789abcdef").mkdir(parents=True)
+    assert main(["watch", str(pilot.with_name("new")), "--once"]) == 3
+    assert "no stage of the pilot trains yet" in capsys.readouterr().err
