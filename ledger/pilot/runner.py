@@ -30,7 +30,7 @@ from ledger.storage.filesystem import OS
 from ledger.storage.lock import RunLock, lock_state
 from ledger.storage.mounts import refuse_network_file_system
 
-__all__ = ["StageFailedError", "run_pilot", "run_stage"]
+__all__ = ["StageFailedError", "run_pilot", "run_stage", "write_pilot"]
 
 WAIT_SECONDS: Final = 0.2
 """How often a stage that another process builds is asked for."""
@@ -62,7 +62,7 @@ def run_pilot(plan: Plan, *, is_rehashing: bool = False) -> Iterator[StageOutcom
             plan.forget_resolution()
             fingerprints = plan.fingerprints()
         outcome = run_stage(plan.stage(name, fingerprints), is_rehashing=is_rehashing)
-        _write_pilot(plan, fingerprints)
+        write_pilot(plan, fingerprints)
         yield outcome
         if not outcome.passed:
             return
@@ -218,7 +218,7 @@ def _held(stage: Stage) -> Iterator[None]:
         yield
 
 
-def _write_pilot(plan: Plan, fingerprints: Mapping[str, Fingerprint]) -> None:
+def write_pilot(plan: Plan, fingerprints: Mapping[str, Fingerprint]) -> None:
     """Say which recipe is rehearsed here and which stages it rests on, unless that is what is written."""
     if not plan.trained or any(name not in fingerprints for name in plan.names):
         return

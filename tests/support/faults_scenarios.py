@@ -17,18 +17,11 @@ from data_prep.pipeline import prepare
 from ledger.audit import reconcile
 from ledger.checkpoints import read_checkpoint
 from ledger.maintain import add_waiver, attest_run, diagnose, repair_run, seal_run, write_verdict
-from ledger.pilot.fingerprint import Fingerprint
-from ledger.pilot.gates import GateBound
-from ledger.pilot.metrics import Evidence
-from ledger.pilot.progress import silent
-from ledger.pilot.runner import run_stage
-from ledger.pilot.stage import Found, Place, Stage
 from ledger.recorder import RunRecorder
 from ledger.recorder.evaluations import store_measurement
 from ledger.records.layout import LOG, RUN, SEAL, WAIVERS
 from ledger.records.waivers import Waiver
 from ledger.report.files import write_report
-from ledger.storage.atomic import create_file
 from ledger.storage.filesystem import OS, FileSystem
 from tests.data_prep.corpus import configure, texts, write_jsonl
 from tests.support.faults import diverted
@@ -55,6 +48,7 @@ from tests.support.faults_locks import (
     keep_locks_again,
     older_lock,
 )
+from tests.support.faults_pilot import pilot_folder, record_pilot, rehearse
 from tests.support.faults_session import RAISED, SETTINGS, session
 from tests.support.faults_trainer import data_beside, finish_training, train_to_a_checkpoint, trained
 from tests.support.toy import (
@@ -515,41 +509,6 @@ def _prepare(place: Path, fs: FileSystem) -> None:
     prepare(config, output=place / "work" / "data", fs=fs)
 
 
-STAGE: Final = Fingerprint(stage="stage", inputs={}, parts={})
-
-
-class _OneGate(Stage):
-    """A stage whose work is one file."""
-
-    def build(self) -> None:
-        """Make the file."""
-        create_file(self.folder / "made", b"whole")
-
-    def inspect(self) -> Found:
-        """Measure the file."""
-        size = len((self.folder / "made").read_bytes())
-        return Found(evidence=Evidence(others={"updates": size}))
-
-
-def record_stage(place: Path, fs: Any) -> None:
-    """Record a pilot's stage."""
-    fs.watch()
-    _record_stage(place, fs)
-    fs.promise(place / "pilot" / STAGE.folder / "stage.json")
-    fs.unwatch()
-
-
-def _record_stage(place: Path, fs: FileSystem) -> None:
-    where = Place(root=place / "pilot", report=silent)
-    with diverted(fs):
-        run_stage(_OneGate(STAGE, where, asked={"updates": GateBound(min=5)}))
-
-
-def _pilot_folder(place: Path) -> None:
-    nothing(place)
-    (place / "pilot").mkdir()
-
-
 def _passed(place: Path, _control: Path) -> list[str]:
     return check_passed(place / "run")
 
@@ -603,9 +562,7 @@ SCENARIOS: Final = (
     Scenario("repair", "run", damaged_lightly, repair, check_run, _repair_again, _repaired),
     Scenario("doctor", "run", finished_run, look, check_run, _look_again, _passed, reports=True, most=60),
     Scenario("dataset", "work", corpus, prepare_dataset, check_dataset, _prepare, check_same_dataset),
-    Scenario(
-        "pilot stage", "pilot", _pilot_folder, record_stage, check_stage, _record_stage, check_stage_done
-    ),
+    Scenario("pilot stage", "pilot", pilot_folder, record_pilot, check_stage, rehearse, check_stage_done),
 )
 """The registry: every command that writes."""
 SCENARIO: Final = {scenario.name: scenario for scenario in SCENARIOS}
