@@ -203,7 +203,8 @@ class WindowChecker(Checker):
         track = self._track
         if track is None:
             return
-        if not track.is_damaged and (known := track.counters_at(event.at.seq)) != event.at.counters:
+        known = self._counters_at(track, event)
+        if not track.is_damaged and known is not None and known != event.at.counters:
             self.findings.add(
                 "LG202",
                 f"{event.path} captured {describe(event.at.counters)}, but the windows up to seq "
@@ -213,6 +214,15 @@ class WindowChecker(Checker):
         self._check_whole(
             event.at.microbatches, event.at.attempts, at="the moment that a checkpoint captured"
         )
+
+    def _counters_at(self, track: Track, event: Checkpoint) -> Counters | None:
+        """Return what the windows up to a checkpoint's capture account for; None where that is not remembered."""
+        if self.stream.keeps_rows:
+            return track.counters_at(event.at.seq)
+        standing = self.stream.standing_at(event)
+        if standing is None:
+            self.findings.skip("LG202 checkpoints", f"{event.path} was captured too long before its event")
+        return None if standing is None else standing.counters
 
     def on_session_end(self, event: SessionEnd) -> None:
         """At a session's end nothing is outstanding; only an interruption leaves a remainder."""

@@ -77,6 +77,8 @@ class Stream:
     lines: int = 0
     tail: LogTail | None = None
     has_log: bool = True
+    keeps_rows: bool = True
+    """Whether tracks remember every train event; without, a long log needs no memory for them."""
     is_live: bool = False
     """Whether another process holds the run's lock: the log may grow while it is read."""
     progress: Callable[[int], object] | None = None
@@ -94,6 +96,15 @@ class Stream:
         """The groups of the optimizer, as the log or else run.json states them; empty where neither does."""
         known = self.history.facts or self.files.run.document
         return set() if known is None else {group.name for group in known.optimizer}
+
+    def standing_at(self, event: Checkpoint) -> Standing | None:
+        """Return where the data stood when a checkpoint captured it; None if that is longer ago than is remembered."""
+        for standing in reversed(self.positions):
+            if standing.session != event.session:
+                return None
+            if standing.seq <= event.at.seq:
+                return standing
+        return None
 
     def track_of(self, session: int) -> Track | None:
         """Return the track of a session by its number."""
@@ -251,23 +262,15 @@ def _remember(stream: Stream, line: LogLine) -> None:
     match line.event:
         case Train() as event:
             stream.positions.append(event)
-            track.add_train(event, offset=line.offset, length=line.length)
+            if stream.keeps_rows:
+                track.add_train(event, offset=line.offset, length=line.length)
         case SessionStart() as event:
             stream.positions.append(event)
         case Checkpoint() as event:
             stream.captured[event.path, event.manifest_sha256] = Captured(
-                event=event, where=stream.where, standing=_standing_at(stream, event)
+                event=event, where=stream.where, standing=stream.standing_at(event)
             )
         case Overflow() as event:
             track.add_skip(event)
         case SessionEnd() as event:
             track.end = event
-
-
-def _standing_at(stream: Stream, event: Checkpoint) -> Standing | None:
-    for standing in reversed(stream.positions):
-        if standing.session != event.session:
-            return None
-        if standing.seq <= event.at.seq:
-            return standing
-    return None

@@ -129,6 +129,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
     if require_end is not None and require_end < 0:
         raise UsageError(f"step {require_end} is negative", expected="a successful step")
     stream, _ = open_stream(find_run(run_dir))
+    stream.keeps_rows = False
     tally = TallyChecker(stream)
     audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream), tally])
     sessions = tally.summaries()
