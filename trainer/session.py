@@ -20,6 +20,7 @@ from ledger.recorder import RunRecorder, SessionPlan
 from ledger.recorder.branching import read_parent
 from ledger.records.documents import Recipe
 from ledger.records.events import SessionStatus
+from ledger.records.layout import LOG
 from ledger.records.locks import RecipeLock
 from ledger.records.parts import BranchMode, DataIdentities, ModelSummary, Start
 from ledger.storage.filesystem import OS
@@ -104,6 +105,8 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     sources = _open_sources(request)
     typed = complete_config(request.config, sources.main, mix=sources.sources)
     _require_validation(typed, sources.main)
+    if not OS.exists(request.run_dir / LOG):
+        _require_lock(request, typed, sources, recorded=None)  # before even a folder is made
     prepare_machine(typed)
     recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
     with closing(TrainingData(sources, typed)) as data, recorder:

@@ -162,7 +162,7 @@ def test_every_difference_stands_in_one_refusal(
     assert call("--recipe", path, "--run", tmp_path / "run", *given) == 1
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
-    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_l03_the_locked_dataset_is_not_there(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
