@@ -7,8 +7,9 @@ digests tell). Both kinds are here, because a loss curve shows neither: it often
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -245,6 +246,51 @@ def test_a_fault_of_the_loader_is_found(fault: Fault, tmp_path: Path):
     errors = {finding.rule for finding in verdict.findings if finding.severity == "error"}
     assert set(fault.rules.split()) <= errors, verdict.findings
     assert verdict.verdict == "failed"
+
+
+def shuffled_mix(run: Path) -> Corpora:
+    return two_sources(run, shuffle={"group_shards": 2, "seed": 3})
+
+
+BOTH = "LG211 LG506"
+OTHER_RULES = {
+    "another seed": (shuffled, {"shuffle": {"group_shards": 2, "seed": 4}}, "LG506"),
+    "larger groups": (shuffled, {"shuffle": {"group_shards": 3, "seed": 3}}, "LG506"),
+    "no shuffle": (shuffled, {"shuffle": None}, BOTH),
+    "a shuffle": (sequential, {"shuffle": {"group_shards": 2, "seed": 3}}, "LG506"),
+    "another seed of the mix": (two_sources, {"mix_seed": 6}, BOTH),
+    "another weight": (two_sources, {"weight": 1.0}, BOTH),
+    "another seed in a mix": (shuffled_mix, {"shuffle": {"group_shards": 2, "seed": 4}}, "LG506"),
+}
+
+
+def another_rule(corpora: Corpora, *, weight: float | None = None, **data: Any) -> Corpora:
+    """Return the same datasets, read by another rule."""
+    changed = {key: value for key, value in (dict(corpora.data) | data).items() if value is not None}
+    if weight is not None:
+        books = dict(corpora.data["sources"]["books"]) | {"weight": weight}
+        changed["sources"] = dict(corpora.data["sources"]) | {"books": books}
+    return replace(corpora, data=changed)
+
+
+@pytest.mark.parametrize("name", OTHER_RULES)
+@pytest.mark.parametrize("is_aware", [True, False], ids=["own cursor", "right cursor"])
+def test_reading_by_another_rule_than_the_recipe_is_found_and_nothing_else(name, is_aware, tmp_path: Path):
+    """Where sources are chosen otherwise, a loader that states its own cursor gives itself away there, too."""
+    data, changes, rules = OTHER_RULES[name]
+
+    class ByAnotherRule(DataLoop if is_aware else Unaware):  # type: ignore[misc]
+        def prepare(self, corpora: Corpora) -> None:
+            super().prepare(corpora)
+            self.reader = another_rule(corpora, **changes).reader()
+
+    fault = Fault(loop=ByAnotherRule, rules=rules, data=data, kills=())
+    verdict = train(tmp_path / "run", fault, loop=ByAnotherRule)
+    chooses = is_aware and changes.keys() & {"mix_seed", "weight"}
+    expected = {*rules.split(), *(["LG210", "LG505"] if chooses else [])}
+    assert {(finding.rule, finding.severity) for finding in verdict.findings} == {
+        (rule, "error") for rule in expected
+    }
 
 
 def without_data(run: Path) -> Path:
