@@ -28,7 +28,7 @@ class LibraryBackEnd:
             is_strict: refuse text for which it has no entry where it would drop that in silence.
 
         Raises:
-            InvalidDocumentError: they are not a tokenizer.
+            InvalidDocumentError: they are not a tokenizer, or one that draws ids at random.
             EvidenceMissingError: the library is not installed.
         """
         self.library = _load(data, path=path)
@@ -68,6 +68,17 @@ def _forbid_gaps(library: Any) -> None:
         model.unk_token = _GAP
 
 
+def _require_determinate(model: Any, *, path: str) -> None:
+    """Refuse what a subword regularization draws anew each time: nobody could make the same ids again."""
+    for name in ("dropout", "alpha"):
+        if value := getattr(model, name, None):
+            problem = f"this tokenizer draws at random how it splits a text ({name} {value:g})"
+            advice = f"take {name} out of a copy of it, and name that"
+            raise InvalidDocumentError(
+                problem, path=path, expected="the same ids for the same text", advice=advice
+            )
+
+
 def _load(data: bytes, *, path: str) -> Any:
     library = require_library()
     try:
@@ -75,6 +86,7 @@ def _load(data: bytes, *, path: str) -> Any:
     except Exception as error:  # the library raises this very class for whatever it cannot read
         problem = f"this is not a tokenizer: {error}"
         raise InvalidDocumentError(problem, path=path, expected="a tokenizer.json") from error
+    _require_determinate(tokenizer.model, path=path)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True

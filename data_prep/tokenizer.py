@@ -38,7 +38,7 @@ class Tokenizer:
         """Load a tokenizer from the bytes of its file.
 
         Raises:
-            InvalidDocumentError: they are not a tokenizer.
+            InvalidDocumentError: they are not a tokenizer, or one that draws ids at random.
             ConfigError: it has no entry `eos_token`.
             EvidenceMissingError: the library is not installed.
         """

@@ -117,6 +117,12 @@ def test_what_is_no_tokenizer_is_refused(data):
         load(data)
 
 
+def test_a_tokenizer_that_draws_at_random_is_refused(trained):
+    with pytest.raises(InvalidDocumentError, match=r"tokenizer\.json: .*draws at random .*dropout 0\.1"):
+        load(edited(trained, lambda value: value["model"].update(dropout=0.1)))
+    assert encode(load(edited(trained, lambda value: value["model"].update(dropout=0.0))), *texts(3))
+
+
 def test_an_unknown_end_of_text_is_a_matter_of_configuration(trained):
     with pytest.raises(ConfigError, match=r"tokenizer\.eos_token"):
         load(trained, eos_token="</s>")
