@@ -253,7 +253,7 @@ def shuffled_mix(run: Path) -> Corpora:
 
 
 BOTH = "LG211 LG506"
-OTHER_RULES = {
+OTHER_RULES: dict[str, tuple[Callable[[Path], Corpora], dict[str, Any], str]] = {
     "another seed": (shuffled, {"shuffle": {"group_shards": 2, "seed": 4}}, "LG506"),
     "larger groups": (shuffled, {"shuffle": {"group_shards": 3, "seed": 3}}, "LG506"),
     "no shuffle": (shuffled, {"shuffle": None}, BOTH),
