@@ -207,5 +207,12 @@ class PreparationConfig(StrictModel):
             raise ValueError("group_shards rounds train_tokens up, which is null")
         return self
 
+    @model_validator(mode="after")
+    def _check_validation(self) -> PreparationConfig:
+        is_split_off = self.validation_source is not None or self.split.validation_fraction > 0
+        if self.validation_tokens is not None and not is_split_off:
+            raise ValueError("validation_tokens asks for held-out text, and split.validation_fraction is 0")
+        return self
+
 
 require_leaf_classes(PreparationConfig)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from data_prep.config import PreparationConfig, TrainedTokenizer
 from data_prep.sink import LeftOut
 from data_prep.tokenizer import Tokenizer
+from ledger.errors import ConfigError
 from ledger.records.dataset import (
     DatasetManifest,
     DatasetSource,
@@ -25,6 +26,7 @@ from ledger.records.dataset import (
     SplitRule,
     TokenizerTraining,
 )
+from ledger.records.fields import MAX_INTEGER
 from ledger.storage.canonical import digest_of, sha256_hex
 
 __all__ = ["ALGORITHM", "TRAINED_ID", "GivenFile", "Plan", "build_manifest", "build_plan", "differences"]
@@ -185,7 +187,7 @@ def _train_tokens(config: PreparationConfig) -> int | None:
     if config.train_tokens is None or config.group_shards is None:
         return config.train_tokens
     group = config.group_shards * config.shard_tokens
-    return math.ceil(config.train_tokens / group) * group + 1
+    return _countable(-(-config.train_tokens // group) * group + 1, because="rounded up to whole groups")
 
 
 def _validation_tokens(config: PreparationConfig) -> int | None:
@@ -194,7 +196,15 @@ def _validation_tokens(config: PreparationConfig) -> int | None:
     if config.validation_tokens is not None or config.train_tokens is None or is_given:
         return config.validation_tokens
     fraction = config.split.validation_fraction
-    return math.ceil(config.train_tokens * fraction / (1 - fraction)) or None
+    tokens = math.ceil(config.train_tokens * fraction / (1 - fraction)) or None
+    return tokens and _countable(tokens, because="with validation tokens in proportion")
+
+
+def _countable(tokens: int, *, because: str) -> int:
+    if tokens > MAX_INTEGER:
+        problem = f"train_tokens, {because}, asks for {tokens} tokens"
+        raise ConfigError(problem, place="train_tokens", expected=f"at most {MAX_INTEGER}")
+    return tokens
 
 
 def _training(config: PreparationConfig) -> TokenizerTraining | None:

@@ -21,6 +21,7 @@ from ledger.config import load_config
 from ledger.dataset.manifest import open_dataset
 from ledger.dataset.verify import check_tokens, verify_dataset
 from ledger.errors import (
+    ConfigError,
     EvidenceMissingError,
     InvalidDocumentError,
     RefusedError,
@@ -345,6 +346,20 @@ def test_an_input_that_is_only_touched_meanwhile_is_no_error(form, tmp_path):
         progress=meddler,
     )
     assert prepared.outcome == "prepared"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"train_tokens": 2**53 - 1, "group_shards": 3},
+        {"train_tokens": 2**53 - 1, "split__validation_fraction": 0.9},
+        {"validation_tokens": 5, "split__validation_fraction": 0},
+    ],
+    ids=str,
+)
+def test_what_nobody_could_count_or_hold_out_is_a_matter_of_configuration(settings, source, tmp_path):
+    with pytest.raises(ConfigError, match=r"train_tokens|validation_tokens"):
+        prepare(configure(source, **settings), output=tmp_path / "data")
 
 
 def test_a_bad_document_leaves_nothing_behind(tmp_path):
