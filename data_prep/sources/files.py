@@ -253,14 +253,14 @@ def _opened(file: InputFile, *, is_watched: bool = True) -> Iterator[IO[bytes]]:
 
     What is read goes to a new reading of the file; if it is not watched, nothing does by itself.
     """
-    path = real_path(file.path)
-    file.readings.append(Reading())
+    path, reading = real_path(file.path), Reading()
+    file.readings.append(reading)
     with opened_regular_file(path) as descriptor:
         if file.compression and OS.fstat(descriptor, path=path).st_size == 0:
             _refuse_compressed(file, EOFError("the file is empty"))  # the libraries would take it for no text
         try:
             raw = os.fdopen(os.dup(descriptor), "rb", buffering=0)
-            watched = WatchedBytes(raw, reading=file.readings[-1]) if is_watched else raw
+            watched = WatchedBytes(raw, reading=reading) if is_watched else raw
             with (
                 io.BufferedReader(watched, BUFFER_BYTES) as plain,
                 _decompressed(plain, file=file) as stream,
@@ -272,6 +272,8 @@ def _opened(file: InputFile, *, is_watched: bool = True) -> Iterator[IO[bytes]]:
             if error.errno is None and file.compression:
                 _refuse_compressed(file, error)
             raise StorageError(f"could not read: {error.strerror or error}", path=file.path) from error
+        finally:
+            reading.end()
 
 
 def _decompressed(raw: IO[bytes], *, file: InputFile) -> AbstractContextManager[IO[bytes]]:

@@ -31,29 +31,44 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class Reading:
-    """One reading of a file from its start: what it gave, up to where it was left."""
+    """One reading of a file from its start: what it gave, up to where it was left.
+
+    It counts bytes, where they are read in sequence, or texts.
+    """
+
+    __slots__ = ("_digest", "_sha256", "_stamp", "count")
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._digest: hashlib._Hash | None = hashlib.sha256()
+        self._sha256 = ""
         self._stamp: _Stamp | None = None
         self.count = 0
-        """Bytes read in sequence, or texts."""
 
     @property
     def sha256(self) -> str:
         """The digest of what was read so far."""
-        return self._digest.hexdigest()
+        return self._sha256 if self._digest is None else self._digest.hexdigest()
+
+    def end(self) -> None:
+        """Keep the result alone, which takes little memory: there may be a reading for each of a million files."""
+        self._sha256, self._digest = self.sha256, None
 
     def add_bytes(self, data: bytes | memoryview) -> None:
         """Take in the next bytes of the file."""
-        self._digest.update(data)
+        self._going().update(data)
         self.count += len(data)
 
     def add_text(self, data: bytes) -> None:
         """Take in the next text of the file."""
-        self._digest.update(len(data).to_bytes(8, "little"))
-        self._digest.update(data)
+        going = self._going()
+        going.update(len(data).to_bytes(8, "little"))
+        going.update(data)
         self.count += 1
+
+    def _going(self) -> hashlib._Hash:
+        if self._digest is None:
+            raise RuntimeError("this reading has ended")
+        return self._digest
 
     def stamp(self, descriptor: int, *, path: Path) -> Reading:
         """Remember which file is open, before anything of it is read; return this reading, now one of texts."""
