@@ -131,6 +131,18 @@ def test_a_large_file_is_fetched_when_it_is_its_turn(online):
     ]
 
 
+@pytest.mark.usefixtures("online")
+def test_a_fetched_file_that_changes_and_changes_back_is_named():
+    found = source(patterns=["large/*"])
+    first, _ = found.documents(), found.identify()
+    next(first)
+    (path,) = (file.path for file in found._fetched.values())
+    path.resolve().write_bytes(FILES["large/a.jsonl"].replace(b"Document", b"document"))
+    assert len(list(found.documents())) == len(texts(60))
+    path.resolve().write_bytes(FILES["large/a.jsonl"])
+    assert found.misread(found.identify()) == ["large/a.jsonl"]
+
+
 def test_a_preparation_fetches_no_more_than_it_reads(online, tmp_path, monkeypatch):
     settings: dict[str, object] = {
         "source__kind": "huggingface",
