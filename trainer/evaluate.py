@@ -7,7 +7,7 @@ back. The digests of the generators before and after go into the record, so that
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -25,14 +25,24 @@ from trainer.data import document_tensor, token_tensor
 from trainer.precision import autocast
 from trainer.randomness import randomness_sha256
 
-__all__ = ["VALIDATION", "evaluate"]
+__all__ = ["VALIDATION", "BrokenOffError", "evaluate"]
 
 VALIDATION: Final = "validation"
 """Name of the held-out split."""
 
 
+class BrokenOffError(Exception):
+    """Somebody asked to stop before everything was measured; what was measured till then is dropped."""
+
+
 def evaluate(
-    model: nn.Module, split: Split, config: TrainerConfig, *, data_sha256: str, batches: int | None = None
+    model: nn.Module,
+    split: Split,
+    config: TrainerConfig,
+    *,
+    data_sha256: str,
+    batches: int | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> EvaluationResult:
     """Return the token-weighted mean cross-entropy in nats over the split's first `batches` batches, or over all of it.
 
@@ -42,12 +52,16 @@ def evaluate(
         config: batch size, sequence length, precision and device.
         data_sha256: identity of the dataset that holds the split.
         batches: size of the subset; None measures every target position, the last partial batch included.
+        is_stopped: asked before each batch.
+
+    Raises:
+        BrokenOffError: `is_stopped` said so.
 
     Where the packing tells documents apart, attention stops at their ends as in training, and the metric
     `loss_within_documents` leaves out the targets that training leaves out: the first token of each document.
     """
     rng_before = randomness_sha256()
-    measured = _measure(model, split, config, batches=batches)
+    measured = _measure(model, split, config, batches=batches, is_stopped=is_stopped)
     return EvaluationResult(
         split=split.name,
         data_sha256=data_sha256,
@@ -109,7 +123,14 @@ class _Measured:
 
 
 @torch.no_grad()
-def _measure(model: nn.Module, split: Split, config: TrainerConfig, *, batches: int | None) -> _Measured:
+def _measure(
+    model: nn.Module,
+    split: Split,
+    config: TrainerConfig,
+    *,
+    batches: int | None,
+    is_stopped: Callable[[], bool],
+) -> _Measured:
     device = torch.device(config.machine.device)
     reader = evaluation_batches(
         split,
@@ -121,6 +142,8 @@ def _measure(model: nn.Module, split: Split, config: TrainerConfig, *, batches: 
     measured = _Measured()
     with _evaluation_mode(model):
         for batch in reader:
+            if is_stopped():
+                raise BrokenOffError
             with autocast(config.precision, device):
                 logits: Tensor = model(
                     token_tensor(batch.inputs, device), document_tensor(batch.layout, device)
@@ -144,4 +167,4 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _perplexity(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
+    return math.inf if loss >= 700 else math.exp(loss)

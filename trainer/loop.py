@@ -21,7 +21,7 @@ from trainer.checkpoint import write_tensors, write_weights
 from trainer.config import TrainerConfig
 from trainer.data import IGNORED, Batch, TrainingData
 from trainer.environment import peak_memory
-from trainer.evaluate import VALIDATION, evaluate
+from trainer.evaluate import VALIDATION, BrokenOffError, evaluate
 from trainer.milestones import Calendar
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
 from trainer.profiling import Profiling
@@ -72,10 +72,9 @@ def fit(training: Training) -> SessionStatus:
             finish_step(training)
     switch_profiler(training)
     record_verified(training)
-    if stop.made_at is not None:
-        return recorder.end("interrupted", reason=save_in_time(training))
-    measure_final(training, save(training, "final"))
-    return recorder.end()
+    if stop.made_at is None and measure_final(training, save(training, "final")):
+        return recorder.end()
+    return recorder.end("interrupted", reason=save_in_time(training))
 
 
 def switch_profiler(training: Training) -> None:
@@ -192,8 +191,9 @@ def finish_step(training: Training) -> None:
         return
     recorder, config, calendar = training.recorder, training.config, training.calendar
     step = recorder.step
-    if calendar.has_evaluation(step) and not recorder.has_evaluated(step):
-        measure(training, batches=config.evaluation.batches)
+    is_to_measure = calendar.has_evaluation(step) and not recorder.has_evaluated(step)
+    if is_to_measure and not measure(training, batches=config.evaluation.batches):
+        return
     kind = calendar.checkpoint_kind(step)
     if kind is None or step == recorder.target_step:
         return
@@ -246,25 +246,35 @@ def save(training: Training, kind: CheckpointKind) -> CompleteCheckpoint | None:
 
 def measure(
     training: Training, *, batches: int | None, of: CompleteCheckpoint | None = None, keep: bool = False
-) -> None:
-    """Measure the held-out loss on the first `batches` batches, or on everything, and record it."""
-    recorder = training.recorder
-    with recorder.phase("evaluate"):
-        result = evaluate(
-            training.state.model,
-            training.dataset.split(VALIDATION),
-            training.config,
-            data_sha256=training.dataset.metadata_sha256,
-            batches=batches,
-        )
+) -> bool:
+    """Measure the held-out loss on the first `batches` batches, or on everything, and record it.
+
+    False, and nothing is recorded, if somebody asks to stop meanwhile: the next session measures it. A final state of
+    which no weights are kept is measured to the end, since no session could come back to it.
+    """
+    recorder, stop = training.recorder, training.stop
+    can_wait = of is not None or not keep
+    try:
+        with recorder.phase("evaluate"):
+            result = evaluate(
+                training.state.model,
+                training.dataset.split(VALIDATION),
+                training.config,
+                data_sha256=training.dataset.metadata_sha256,
+                batches=batches,
+                is_stopped=lambda: can_wait and stop.made_at is not None,
+            )
+    except BrokenOffError:
+        return False
     recorder.evaluation(result, of=of, keep=keep)
     training.report.measured(result, step=recorder.step)
+    return True
 
 
-def measure_final(training: Training, checkpoint: CompleteCheckpoint | None) -> None:
-    """Measure the complete held-out split for the final state, unless an earlier session did."""
+def measure_final(training: Training, checkpoint: CompleteCheckpoint | None) -> bool:
+    """Measure the complete held-out split for the final state, unless an earlier session did; False if broken off."""
     if not training.config.evaluation.enabled:
-        return
+        return True
     if checkpoint is not None and training.recorder.has_final_evaluation(checkpoint, split=VALIDATION):
-        return
-    measure(training, batches=None, of=checkpoint, keep=True)
+        return True
+    return measure(training, batches=None, of=checkpoint, keep=True)

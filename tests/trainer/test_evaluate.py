@@ -57,6 +57,14 @@ def test_a_uniform_model_is_at_the_logarithm_of_the_vocabulary(split, dataset):
     assert result.metrics["perplexity"] == pytest.approx(VOCABULARY, rel=1e-5)
 
 
+def test_the_perplexity_of_a_loss_that_is_no_number_is_none_either(split, dataset):
+    class Diverged(Uniform):
+        def forward(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
+            return super().forward(tokens, documents) * math.nan
+
+    assert math.isnan(_evaluate(Diverged(), split, dataset).metrics["perplexity"])
+
+
 def test_every_target_weighs_the_same_whatever_batch_it_fell_into(split, dataset):
     state = build_state(fix_end(complete_config(tiny_config(dataset), open_dataset(dataset))))
     losses = []

@@ -16,14 +16,18 @@ from tests.trainer.records import assert_same_training, evaluations, events, fin
 from tests.trainer.tiny import StopAfter, tiny_config, train
 from trainer import loop
 from trainer.config import TrainerConfig
+from trainer.evaluate import evaluate
 
 
 def config_of(
     dataset: Path, *, target: int = 8, evaluation: dict[str, Any] | None = None, **checkpoint: Any
 ) -> TrainerConfig:
     return tiny_config(
-        dataset, run={"target_step": target}, checkpoint=checkpoint, evaluation=evaluation or {"enabled": False}
-    )  # fmt: skip
+        dataset,
+        run={"target_step": target},
+        checkpoint=checkpoint,
+        evaluation={"enabled": False} if evaluation is None else evaluation,
+    )
 
 
 def kept(run: Path) -> list[tuple[int, str]]:
@@ -157,6 +161,57 @@ def test_what_a_stop_left_undone_is_done_by_the_next_session(dataset, tmp_path, 
     ]
     assert train(config, tmp_path / "run", resume="auto") == ("closed" if window == 8 else "completed")
     assert_same_training(tmp_path / "control", tmp_path / "run")
+
+
+def _stop_in_evaluation(monkeypatch, stop: StopAfter, *, number: int) -> None:
+    """Ask to stop once the first batch of an evaluation was measured, and count the batches that follow."""
+    numbers = iter(range(1, 10**6))
+
+    def stopped(*given, is_stopped, **named):
+        is_this = next(numbers) == number
+        batches = iter(range(10**6))
+
+        def asked() -> bool:
+            if is_this and next(batches) == 1:
+                stop.make(15)
+            return is_stopped()
+
+        return evaluate(*given, is_stopped=asked, **named)
+
+    monkeypatch.setattr(loop, "evaluate", stopped)
+
+
+@pytest.mark.parametrize(
+    ("number", "saved", "next_end"),
+    [
+        pytest.param(1, (2, "signal"), "completed", marks=pytest.mark.slow, id="on the way"),
+        pytest.param(2, (4, "final"), "closed", marks=pytest.mark.slow, id="at the target"),
+        pytest.param(3, (4, "final"), "closed", id="of the complete split"),
+    ],
+)
+def test_an_evaluation_gives_way_to_a_stop_and_is_made_by_the_next_session(
+    dataset, tmp_path, monkeypatch, number, saved, next_end
+):
+    config = config_of(dataset, target=4, evaluation={"interval": 2, "batches": 2}, policy="final")
+    train(config, tmp_path / "control")
+    stop = StopAfter(attempts=10**6)
+    with monkeypatch.context() as patch:
+        _stop_in_evaluation(patch, stop, number=number)
+        assert train(config, tmp_path / "run", stop=stop) == "interrupted"
+    assert kept(tmp_path / "run") == [saved]
+    assert len(evaluations(tmp_path / "run")) == number - 1
+    assert train(config, tmp_path / "run", resume="auto") == next_end
+    assert_same_training(tmp_path / "control", tmp_path / "run")
+
+
+def test_a_final_state_whose_weights_are_not_kept_is_measured_all_the_same(dataset, tmp_path, monkeypatch):
+    stop = StopAfter(attempts=10**6)
+    _stop_in_evaluation(monkeypatch, stop, number=1)
+    assert train(config_of(dataset, target=2, evaluation={}, policy="none"), tmp_path / "run", stop=stop) == (
+        "completed"
+    )
+    assert stop.made_at is not None
+    assert [complete for _, _, complete in evaluations(tmp_path / "run")] == [True]
 
 
 @pytest.mark.parametrize(("grace", "is_saved"), [(3_600.0, True), (0.0, False)])
