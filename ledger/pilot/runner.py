@@ -97,7 +97,7 @@ def recorded_stage(stage: Stage) -> StageRecord | None:
 
     Raises:
         InvalidDocumentError: the record is malformed.
-        VerificationError: it is that of another stage.
+        VerificationError: it is that of another stage, or says something else than the fingerprint does.
     """
     path = stage.folder / RECORD
     if not OS.exists(path):
@@ -106,6 +106,13 @@ def recorded_stage(stage: Stage) -> StageRecord | None:
     if recorded.fingerprint != stage.fingerprint.sha256:
         raise VerificationError(
             "is the record of another stage", path=path, expected=f"fingerprint {stage.fingerprint.sha256}"
+        )
+    stated = Fingerprint(stage=recorded.stage, inputs=recorded.inputs, parts=recorded.parts)
+    if stated.sha256 != recorded.fingerprint:
+        raise VerificationError(
+            "its inputs and parts do not have the fingerprint that it states: it was edited",
+            path=path,
+            expected=f"fingerprint {recorded.fingerprint}",
         )
     return recorded
 
@@ -124,7 +131,7 @@ def _built_or_verified(stage: Stage) -> StageOutcome:
         keep_snapshot(stage.folder, take_snapshot(stage.outputs()))
         return _outcome(stage, record, is_reused=False)
     _require_unchanged(stage, recorded, record)
-    if recorded.gates != record.gates:  # other bounds: the same evidence, judged anew
+    if not _has_same_bounds(stage, recorded):  # the same evidence, judged anew
         record = record.model_copy(update={"runs": recorded.runs})
         write_document(stage.folder / RECORD, record, replace=True)
         before = take_snapshot(stage.outputs())
@@ -160,6 +167,7 @@ def _require_unchanged(stage: Stage, recorded: StageRecord, found: StageRecord) 
             raise VerificationError(
                 "is no longer the verdict that was recorded", path=path, expected=run.verdict_sha256
             )
+    is_judged_anew = not _has_same_bounds(stage, recorded)
     for name, before, after in (
         ("files", recorded.files, found.files),
         (
@@ -168,6 +176,8 @@ def _require_unchanged(stage: Stage, recorded: StageRecord, found: StageRecord) 
             [_without_digest(run) for run in found.runs],
         ),
         ("checkpoint", recorded.checkpoint, found.checkpoint),
+        ("gates", recorded.gates, recorded.gates if is_judged_anew else found.gates),
+        ("verdict", recorded.passed, recorded.passed if is_judged_anew else found.passed),
     ):
         if before != after:
             raise VerificationError(

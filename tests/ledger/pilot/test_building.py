@@ -119,6 +119,29 @@ def test_the_record_of_another_stage_is_refused(root: Path):
         run_stage(weaving(root))
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "place"),
+    [
+        ('"passed":false,"reason":', '"passed":true,"reason":', "its gates"),
+        ('"measured":5', '"measured":9', "its gates"),
+        ('"passed":false,"runs"', '"passed":true,"runs"', "its verdict"),
+        ('{"seed":1}', '{"seed":2}', "its inputs and parts"),
+    ],
+)
+def test_a_failed_stage_cannot_be_made_a_passed_one_by_editing_its_record(
+    root: Path, written: str, instead: str, place: str
+):
+    stage = weaving(root, least=9)
+    assert not run_stage(stage).passed
+    record = stage.folder / "stage.json"
+    text = record.read_text(encoding="utf-8")
+    assert text.count(written) == 1
+    record.write_text(text.replace(written, instead), encoding="utf-8")
+    for _ in range(2):  # and again: what was refused is not trusted the second time
+        with pytest.raises(StageFailedError, match=place):
+            run_stage(weaving(root, least=9))
+
+
 def test_what_was_not_finished_is_built_on(root: Path):
     def die() -> None:
         raise KeyboardInterrupt
