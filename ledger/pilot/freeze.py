@@ -10,6 +10,7 @@ from ledger import __version__
 from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, RefusedError, UnsafeError, UsageError
 from ledger.locks import SAME_RECIPE_STAGES, is_mutable_revision, lock_problems, read_lock, signed
+from ledger.pilot.kinds import STAGES
 from ledger.pilot.recheck import CheckedRun, CheckedStage, check_stage, read_pilot
 from ledger.pilot.rehearsal import RATED_STAGE, Rehearsal, rehearsal_of
 from ledger.recipes import CHECKPOINT_SECTION, TARGET_FIELD, identity_leaves, leaf_class, leaf_values
@@ -104,7 +105,7 @@ def _lock(
         environment={
             name: getattr(environment, name) for name in ("python", "platform", "hardware", "settings")
         },
-        unpinned=list(_unpinned(environment, rehearsal.datasets)),
+        unpinned=[*_not_rehearsed(stages), *_unpinned(environment, rehearsal.datasets)],
         pilots=[_locked_pilot(stage, run) for stage in stages for run in stage.runs],
         budget=rehearsal.budget(pilot.config, per_day=per_day),
         replaces=replaces,
@@ -193,6 +194,16 @@ def _locked_pilot(stage: CheckedStage, run: CheckedRun) -> LockedPilot:
         verdict=run.record.verdict,
         verdict_sha256=run.record.verdict_sha256,
     )
+
+
+def _not_rehearsed(stages: list[CheckedStage]) -> Iterator[str]:
+    """Say which stages the configuration left out, and which gates it switched off."""
+    left_out = [name for name in STAGES if name not in {stage.name for stage in stages}]
+    if left_out:
+        yield f"what was not rehearsed: {', '.join(left_out)}, left out of pilot.stages"
+    for stage in stages:
+        if off := [gate.metric for gate in stage.record.gates if not gate.gated]:
+            yield f"what was not asked of {stage.name}: {', '.join(off)}, switched off in its configuration"
 
 
 def _unpinned(environment: Environment, datasets: Mapping[str, Dataset]) -> Iterator[str]:

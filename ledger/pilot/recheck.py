@@ -10,12 +10,14 @@ from ledger.audit import reconcile
 from ledger.audit.files import inside
 from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, UnsafeError, VerificationError
 from ledger.maintain.verdicts import VERDICT
-from ledger.pilot.gates import GateBound
+from ledger.pilot.gates import DEFAULT_GATES, GateBound
 from ledger.pilot.measure import RunMeasurements, measure_run
 from ledger.pilot.metrics import Evidence, is_metric, metric_named
 from ledger.pilot.numbers import Value
-from ledger.records.documents import Verdict
-from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageRecord, StageRun
+from ledger.pilot.stages import EVALUATION
+from ledger.records.documents import Evaluation, Verdict
+from ledger.records.layout import MANIFEST
+from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageCheckpoint, StageRecord, StageRun
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
@@ -105,6 +107,14 @@ def check_stage(root: Path, stage: PilotStage) -> CheckedStage:
         found = hash_file(_below(folder, file.path)).sha256
         if found != file.sha256:
             raise _changed(folder / file.path, f"has SHA-256 {found}", expected=file.sha256)
+    if len(record.gates) < (least := len(DEFAULT_GATES.get(stage.stage, {}))):
+        raise _changed(
+            folder / STAGE_RECORD,
+            f"lists {len(record.gates)} gates",
+            expected=f"the {least} that the stage has by default, those that were switched off included",
+        )
+    if record.checkpoint is not None:
+        _check_evaluation(root, folder, record, record.checkpoint)
     control = record.runs[1] if len(record.runs) > 1 else None
     runs = [_check_run(folder, run, control=control if run is not control else None) for run in record.runs]
     for gate in record.gates:
@@ -132,6 +142,30 @@ def _check_run(folder: Path, run: StageRun, *, control: StageRun | None) -> Chec
             expected="a run that passes it, every byte read",
         )
     return CheckedRun(record=run, folder=where, measured=measure_run(where), verdict=verdict)
+
+
+def _check_evaluation(root: Path, folder: Path, record: StageRecord, measured: StageCheckpoint) -> None:
+    """Insist that the checkpoint is the one that was measured, and that the loss is the one that was read."""
+    checkpoint = inside(root, measured.path)
+    if checkpoint is None:
+        raise UnsafeError(
+            f"names a path that leaves its folder: {measured.path!a}", path=folder / STAGE_RECORD
+        )
+    if hash_file(checkpoint / MANIFEST).sha256 != measured.manifest_sha256:
+        raise _changed(
+            checkpoint, "is not the checkpoint that was measured", expected=measured.manifest_sha256
+        )
+    evaluation = read_document(folder / EVALUATION, Evaluation)
+    if (evaluation.run_id, evaluation.manifest_sha256) != (measured.run_id, measured.manifest_sha256):
+        raise _changed(folder / EVALUATION, "is of another checkpoint", expected=measured.manifest_sha256)
+    loss = evaluation.loss if evaluation.complete else None
+    for gate in record.gates:
+        if gate.metric == "validation_loss" and gate.measured != loss:
+            raise _changed(
+                folder / STAGE_RECORD,
+                f"validation_loss is {gate.measured}",
+                expected=f"what was read, {loss}",
+            )
 
 
 def _check_gate(folder: Path, gate: Gate, runs: list[CheckedRun]) -> None:

@@ -23,7 +23,7 @@ from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
-__all__ = ["Given", "Prepare", "Validate"]
+__all__ = ["EVALUATION", "Given", "Prepare", "Validate"]
 
 DATASET: Final = "dataset"
 EVALUATION: Final = "evaluation.json"

@@ -80,6 +80,8 @@ def test_it_is_honest_about_what_it_cannot_hold(rehearsed: Path):
     assert "drivers and firmware" in said
     assert "not by the digest of their files" in said
     assert "origin of train in dataset train (random)" in said
+    assert "not rehearsed: prepare, smoke, overfit, acceptance, resume, validate" in said
+    assert "not asked of stability: ended, loss_drop" in said
 
 
 def flip_weights(root: Path) -> None:
@@ -134,6 +136,12 @@ DAMAGE: list[tuple[str, Callable[[Path], object], type[LedgerError], str]] = [
         lambda root: amend(root, lambda value: value["gates"][-1].update(max=0.1)),
         RefusedError,
         "the gate final_loss",
+    ),
+    (
+        "no gates",
+        lambda root: amend(root, lambda value: value.update(gates=[])),
+        VerificationError,
+        "lists 0 gates",
     ),
     (
         "another fingerprint",
