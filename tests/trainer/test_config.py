@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ledger.config import dump_config, leaf_classes, load_config
 from ledger.config.model import models_in
@@ -200,3 +200,10 @@ def test_a_variant_that_is_none_is_refused(dataset, capsys, typed):
 def test_a_recipe_names_the_parts_that_it_uses(dataset, change, part):
     assert part not in parts_of(tiny_config(dataset))
     assert parts_of(tiny_config(dataset, **change))[part] == PARTS[part]
+
+
+@pytest.mark.parametrize(("section", "key"), [("data", "prefetch"), ("machine", "threads")])
+def test_a_number_that_no_machine_could_serve_is_refused(dataset, section, key):
+    tiny_config(dataset, **{section: {key: 1_024}})
+    with pytest.raises(ValidationError, match=key):
+        tiny_config(dataset, **{section: {key: 1_025}})

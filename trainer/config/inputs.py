@@ -57,7 +57,7 @@ class DataConfig(StrictModel):
     """A mix: name to dataset and weight; each microbatch reads one of them. Null: the dataset of `path` alone."""
     mix_seed: int = leaf("identity", 0, ge=0, lt=2**53)
     """Seed of the choice of a source for each microbatch."""
-    prefetch: int = leaf("operational", 2, ge=0)
+    prefetch: int = leaf("operational", 2, ge=0, le=1_024)
     """Microbatches fetched ahead in a thread; 0: none. It changes neither bytes nor cursors."""
     verify: bool = leaf("operational", default=False)
     """Rehash the dataset's files in the background while training; a damaged one fails the run."""

@@ -157,5 +157,5 @@ class MachineConfig(StrictModel):
 
     device: str = leaf("volatile", "cpu", pattern=r"^(cpu|cuda(:[0-9]+)?)$")
     """cpu, cuda or cuda:N."""
-    threads: int = leaf("volatile", 1, ge=1)
+    threads: int = leaf("volatile", 1, ge=1, le=1_024)
     """Threads of one operation on the CPU; they decide the last bits and stand in the environment record."""
