@@ -15,6 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ledger.errors import ConfigError
 from ledger.recorder import LiveState
 from ledger.records.documents import TensorEntry, TrainerState
 from ledger.storage.digests import tensor_table_sha256
@@ -87,9 +88,12 @@ def build_state(config: TrainerConfig) -> TrainingState:
 
     Args:
         config: a resolved recipe (vocabulary and horizon are known).
+
+    Raises:
+        ConfigError: the model does not fit into this machine's memory.
     """
     seed_everything(config.run.seed)
-    model = Decoder(config.model, sequence=config.batch.sequence).to(torch.device(config.machine.device))
+    model = _build_model(config)
     groups = partition(model, has_muon=config.optimizer.muon is not None)
     return TrainingState(
         model=model,
@@ -99,6 +103,19 @@ def build_state(config: TrainerConfig) -> TrainingState:
         scaler=LossScaler(config.precision),
         guards=Guards(config.guards),
     )
+
+
+def _build_model(config: TrainerConfig) -> Decoder:
+    try:
+        model = Decoder(config.model, sequence=config.batch.sequence)
+        return model.to(torch.device(config.machine.device))
+    except (RuntimeError, MemoryError) as error:  # what torch raises where memory, or a count, ends
+        said = str(error).strip().splitlines()
+        raise ConfigError(
+            f"a model of this size cannot be made here: {said[0] if said else 'no memory'}",
+            place="model",
+            advice="make it smaller, or take a machine with more memory",
+        ) from error
 
 
 def tensor_entry(tensor: Tensor) -> TensorEntry:

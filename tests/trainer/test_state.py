@@ -8,7 +8,7 @@ import torch
 
 from ledger.checkpoints import find_checkpoints
 from ledger.dataset.manifest import open_dataset
-from ledger.errors import RefusedError
+from ledger.errors import ConfigError, RefusedError
 from ledger.storage.digests import tensor_table_sha256
 from tests.trainer.records import events
 from tests.trainer.tiny import tiny_config, train
@@ -44,6 +44,13 @@ def test_a_seed_decides_the_weights(dataset):
         build_state(_resolved(dataset, run={"seed": seed})).capture().model for seed in (1, 1, 2)
     )
     assert one == same != other
+
+
+def test_a_model_beyond_the_machine_is_a_configuration_to_change(dataset):
+    huge = tiny_config(dataset, model={"vocabulary": 2**40, "width": 2**20})
+    with pytest.raises(ConfigError, match="cannot be made here") as caught:
+        build_state(huge)
+    assert (caught.value.place, caught.value.exit_code) == ("model", 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
