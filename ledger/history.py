@@ -30,7 +30,16 @@ from ledger.records.events import (
     Validation,
 )
 from ledger.records.fields import is_finite
-from ledger.records.parts import COUNTER_NAMES, ZERO, Counters, LogPosition, Parent, RunFacts, Superseded
+from ledger.records.parts import (
+    ZERO,
+    Counters,
+    LogPosition,
+    Parent,
+    RunFacts,
+    Superseded,
+    add_counters,
+    subtract_counters,
+)
 
 __all__ = [
     "Best",
@@ -38,21 +47,8 @@ __all__ = [
     "KnownCheckpoint",
     "Segment",
     "Session",
-    "add_counters",
     "known_from_event",
-    "subtract_counters",
 ]
-
-
-def subtract_counters(after: Counters, before: Counters) -> Counters:
-    """Return `after - before`, counter by counter; a counter that fell counts as 0."""
-    return Counters(*[max(0, getattr(after, name) - getattr(before, name)) for name in COUNTER_NAMES])
-
-
-def add_counters(totals: Iterable[Counters]) -> Counters:
-    """Return the sum, counter by counter."""
-    values = list(totals)
-    return Counters(*[sum(getattr(value, name) for value in values) for name in COUNTER_NAMES])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +137,8 @@ class History:
         self.sessions: list[Session] = []
         self.pruned: dict[str, Pruned] = {}
         """Checkpoint path to the event that says retention removed it."""
+        self._is_dense = True
+        """Whether the sessions are 1, 2, … as they should be."""
 
     def add(self, event: Event | UnknownEvent, position: LogPosition) -> None:
         """Take in the next event of the log and where it stands. Events outside any session are ignored."""
@@ -170,6 +168,7 @@ class History:
 
     def _open(self, event: SessionStart, position: LogPosition) -> None:
         self.sessions.append(Session(start=event, position=position, latest=event))
+        self._is_dense = self._is_dense and event.session == len(self.sessions)
 
     @property
     def run_id(self) -> str | None:
@@ -188,24 +187,25 @@ class History:
 
     def branch(self) -> list[Segment]:
         """Return the current branch, oldest segment first; empty without a session."""
-        if not self.sessions:
-            return []
-        last = self.sessions[-1]
-        return [*self.ancestors(last.start.parent, last.first), Segment(session=last, end=last.last)]
+        return [*self._back_from_last()][::-1]
 
-    def ancestors(self, parent: Parent | None, start: Counters) -> list[Segment]:
-        """Return the segments that a session with this parent and these starting counters descends from."""
-        segments: list[Segment] = []
+    def _back_from_last(self) -> Iterator[Segment]:
+        """Yield the current branch, newest segment first."""
+        for last in self.sessions[-1:]:
+            yield Segment(session=last, end=last.last)
+            yield from self._back(last.start.parent, last.first)
+
+    def _back(self, parent: Parent | None, start: Counters) -> Iterator[Segment]:
         child = len(self.sessions) + 1
         while parent is not None and parent.run == self.run_id and 1 <= parent.session < child:
-            session = self._session(parent.session)
+            session = self.session(parent.session)
             if session is None:
-                break
-            segments.append(Segment(session=session, end=start))
+                return
+            yield Segment(session=session, end=start)
             child, parent, start = session.number, session.start.parent, session.first
-        return segments[::-1]
 
-    def _session(self, number: int) -> Session | None:
+    def session(self, number: int) -> Session | None:
+        """Return the session of this number, None where the log has none."""
         index = number - 1
         if index < len(self.sessions) and self.sessions[index].number == number:
             return self.sessions[index]
@@ -213,12 +213,15 @@ class History:
 
     def superseded_by(self, parent: Parent | None, start: Counters) -> Superseded:
         """Return what the current branch loses to a new session with this parent and these starting counters."""
-        return _superseded(self.branch(), self.ancestors(parent, start))
+        return _superseded(self._back_from_last(), self._back(parent, start))
 
     def before(self, number: int) -> History:
         """Return the history as it stood before session `number` (sharing its sessions)."""
         earlier = History()
-        earlier.sessions = [session for session in self.sessions if session.number < number]
+        earlier._is_dense = self._is_dense
+        earlier.sessions = self.sessions[: max(0, number - 1)]
+        if not self._is_dense:
+            earlier.sessions = [session for session in self.sessions if session.number < number]
         earlier.pruned = self.pruned
         return earlier
 
@@ -237,10 +240,24 @@ class History:
 
     def is_on_branch(self, checkpoint: KnownCheckpoint) -> bool:
         """Tell whether a checkpoint lies on the current branch."""
-        return any(
-            segment.session.number == checkpoint.session and segment.holds(checkpoint.counters.microbatches)
-            for segment in self.branch()
-        )
+        return bool(self.on_branch([checkpoint]))
+
+    def on_branch(self, checkpoints: Iterable[KnownCheckpoint]) -> list[KnownCheckpoint]:
+        """Return those of the checkpoints that lie on the current branch."""
+        segments = {segment.session.number: segment for segment in self.branch()}
+        return [
+            known
+            for known in checkpoints
+            if known.session in segments and segments[known.session].holds(known.counters.microbatches)
+        ]
+
+    def latest_with_event(self) -> KnownCheckpoint | None:
+        """Return the checkpoint furthest along the current branch of those that have an event and were not pruned."""
+        for segment in self._back_from_last():
+            known = [found for found in segment.session.checkpoints if found.path not in self.pruned]
+            if kept := [found for found in known if segment.holds(found.counters.microbatches)]:
+                return max(kept, key=lambda found: found.counters.microbatches)
+        return None
 
     def kept_steps(self, session: Session, *, most: int = 200) -> list[int]:
         """Return the steps of a session's checkpoints that were not pruned; of very many, `most` evenly chosen."""
@@ -254,13 +271,11 @@ class History:
 
         Never by a clock, a name's order or a link: by recorded `microbatches`, then session.
         """
-        ends = {segment.session.number: segment for segment in self.branch()}
-        on_branch = [
-            known
-            for known in complete
-            if known.session in ends and ends[known.session].holds(known.counters.microbatches)
-        ]
-        return max(on_branch, key=lambda known: (known.counters.microbatches, known.session), default=None)
+        return max(
+            self.on_branch(complete),
+            key=lambda known: (known.counters.microbatches, known.session),
+            default=None,
+        )
 
     def evaluations(self) -> list[Validation]:
         """Return the evaluations of the current branch, in its order."""
@@ -278,7 +293,8 @@ class History:
         was evaluated on, the one measured most often counts, of several the largest. With `must_be_kept` only moments
         count of which a checkpoint is kept.
         """
-        kept = {found.counters.microbatches: found for found in self._kept_on_branch()}
+        known = [found for found in self.on_branch(self.checkpoints()) if found.path not in self.pruned]
+        kept = {found.counters.microbatches: found for found in known}
         measured = [found for found in self.evaluations() if is_finite(found.loss)]
         series = Counter((found.split, found.data_sha256, found.tokens) for found in measured)
         extent = max(series, key=lambda one: (series[one], one[2]), default=None)
@@ -291,17 +307,15 @@ class History:
             candidates = [best for best in candidates if best.checkpoint is not None]
         return min(candidates, key=lambda best: best.evaluation.loss, default=None)
 
-    def _kept_on_branch(self) -> Iterator[KnownCheckpoint]:
-        for segment in self.branch():
-            for known in segment.session.checkpoints:
-                if known.path not in self.pruned and segment.holds(known.counters.microbatches):
-                    yield known
-
     def target_step(self) -> int | None:
         """Return the target in force: the last session's, after its amendments."""
-        if not self.sessions or (facts := self.facts) is None:
-            return None
+        return self.target_steps().get(self.sessions[-1].number) if self.sessions else None
+
+    def target_steps(self) -> dict[int, int]:
+        """Return the target that was in force at the end of each session; empty where the log states no target."""
         targets: dict[int, int] = {}
+        if (facts := self.facts) is None:
+            return targets
         for session in self.sessions:
             parent = session.start.parent
             inherited = targets.get(parent.session) if parent and parent.run == self.run_id else None
@@ -310,7 +324,7 @@ class History:
                 if amendment.field == TARGET_FIELD and isinstance(amendment.to, int):
                     target = amendment.to
             targets[session.number] = target
-        return targets[self.sessions[-1].number]
+        return targets
 
     def run_document(self) -> RunDocument | None:
         """Return run.json as this log says it is; None without a first session that states the run's facts."""
@@ -361,15 +375,18 @@ def _index_entry(session: Session) -> RunSession:
     )
 
 
-def _superseded(before: list[Segment], after: list[Segment]) -> Superseded:
-    kept = {segment.session.number: segment.end for segment in after}
+def _superseded(before: Iterator[Segment], after: Iterator[Segment]) -> Superseded:
+    """Compare two branches, newest segment first; behind a segment that they share they are the same."""
     lost_work: list[Counters] = []
     lost_events = 0
+    kept = next(after, None)
     for segment in before:
         session = segment.session
-        end = kept.get(session.number)
+        while kept is not None and kept.session.number > session.number:
+            kept = next(after, None)
+        end = kept.end if kept is not None and kept.session is session else None
         if end == segment.end:
-            continue
+            break
         lost_work.append(subtract_counters(segment.end, session.first if end is None else end))
         kept_to = -1 if end is None else end.microbatches
         lost_events += sum(1 for mark in session.marks if kept_to < mark <= segment.end.microbatches)

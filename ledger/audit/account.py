@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from ledger.audit.stream import Stream
-from ledger.history import Session, subtract_counters
+from ledger.history import Session
 from ledger.records.fields import Json
-from ledger.records.parts import COUNTER_NAMES
+from ledger.records.parts import COUNTER_NAMES, subtract_counters
 from ledger.storage.lock import LockState
 from ledger.storage.processes import boot_id, hostname, is_process_alive
 

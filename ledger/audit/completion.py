@@ -7,10 +7,11 @@ from typing import ClassVar
 from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
-from ledger.history import KnownCheckpoint, Session, subtract_counters
+from ledger.history import KnownCheckpoint, Session
 from ledger.records.documents import Evaluation, Severity
 from ledger.records.fields import is_finite
 from ledger.records.layout import EVALUATIONS, LOG
+from ledger.records.parts import subtract_counters
 
 __all__ = ["CompletionChecker"]
 
@@ -78,14 +79,14 @@ class CompletionChecker(Checker):
             return None
         complete = self.stream.files.complete_checkpoints
         known = [found for found in self._known_checkpoints() if found.path in complete]
-        final = [found for found in known if found.counters.step == target and self._is_on_branch(found)]
+        on_branch = self.stream.history.on_branch(known)
+        final = [found for found in on_branch if found.counters.step == target]
         if final:
             return max(final, key=lambda found: found.session)
         claims_completion = last.end is not None and last.end.status == "completed"
         self.findings.add(
             "LG702",
-            f"there is no complete checkpoint at step {target} on the branch"
-            + _nearest([found for found in known if self._is_on_branch(found)]),
+            f"there is no complete checkpoint at step {target} on the branch" + _nearest(on_branch),
             where=f"{LOG} seq {last.latest.seq}",
             severity="error" if claims_completion and not self.stream.is_live else "missing",
         )
@@ -105,9 +106,6 @@ class CompletionChecker(Checker):
                     kind=manifest.kind,
                 )
         return list(known.values())
-
-    def _is_on_branch(self, checkpoint: KnownCheckpoint) -> bool:
-        return self.stream.history.is_on_branch(checkpoint)
 
     def _check_final_evaluation(self, last: Session, track: Track, final: KnownCheckpoint | None) -> None:
         validation = track.start.data.validation

@@ -20,10 +20,11 @@ class EndChecker(Checker):
 
     def finish(self) -> None:
         """Look at each end with the target that was in force then."""
+        targets = self.stream.history.target_steps()
         for session in self.stream.history.sessions:
             if session.end is None:
                 continue
-            target = self.stream.history.before(session.number + 1).target_step()
+            target = targets.get(session.number)
             problems = [("LG106", problem) for problem in self._form_problems(session, session.end)]
             if target is not None:
                 problems += [("LG701", problem) for problem in _target_problems(session, session.end, target)]

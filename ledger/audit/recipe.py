@@ -183,10 +183,10 @@ class AmendmentChecker(Checker):
     def _before(self, session: Session) -> Recipe | None:
         """Return the recipe of a session's parent in this run; from the run's beginning, that of the first session."""
         history, parent = self.stream.history, session.start.parent
-        recipes = {known.number: known.start.recipe_sha256 for known in history.sessions}
         is_own = parent is not None and parent.run == history.run_id
         number = parent.session if parent is not None and is_own else history.sessions[0].number
-        return self.stream.files.recipe(recipes.get(number, session.start.recipe_sha256)).document
+        before = history.session(number) or session
+        return self.stream.files.recipe(before.start.recipe_sha256).document
 
     def _check_continued(self, differences: list[LeafDifference], where: str) -> None:
         for found in differences:

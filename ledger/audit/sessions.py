@@ -59,8 +59,7 @@ class ParentChecker(Checker):
         if event.start != "auto" or event.parent is None or parent is None:
             return None
         earlier = self.stream.history.before(event.session)
-        known = [found for found in earlier.checkpoints() if found.path not in earlier.pruned]
-        latest = earlier.latest(known)
+        latest = earlier.latest_with_event()
         if latest is None or latest.path not in self.stream.files.complete_checkpoints:
             return None
         further = latest.counters.microbatches - parent.counters.microbatches
@@ -97,8 +96,7 @@ class ParentChecker(Checker):
         if event.start == "resume":
             return "resumes, but names no checkpoint of this run as its parent"
         earlier = self.stream.history.before(event.session)
-        known = [found for found in earlier.checkpoints() if found.path not in earlier.pruned]
-        latest = earlier.latest(known)
+        latest = earlier.latest_with_event()
         if event.start == "auto" and latest is not None:
             return f"chose the run's beginning by itself, although the branch held {latest.path}"
         return None

@@ -5,6 +5,7 @@ Each part is a msgspec struct; `Part` lets pydantic documents hold it too, so th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -37,6 +38,8 @@ __all__ = [
     "StateDigests",
     "StoredFile",
     "Superseded",
+    "add_counters",
+    "subtract_counters",
 ]
 
 Purpose = Literal["smoke", "overfit", "acceptance", "stability", "resume", "full"]
@@ -102,6 +105,17 @@ class Counters(Part, frozen=True):
 
 ZERO = Counters(0, 0, 0, 0, 0, 0)
 """Where a fresh run starts."""
+
+
+def subtract_counters(after: Counters, before: Counters) -> Counters:
+    """Return `after - before`, counter by counter; a counter that fell counts as 0."""
+    return Counters(*[max(0, getattr(after, name) - getattr(before, name)) for name in COUNTER_NAMES])
+
+
+def add_counters(totals: Iterable[Counters]) -> Counters:
+    """Return the sum, counter by counter."""
+    values = list(totals)
+    return Counters(*[sum(getattr(value, name) for value in values) for name in COUNTER_NAMES])
 
 
 class At(Part, frozen=True):

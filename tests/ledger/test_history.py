@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
-from ledger.history import History, subtract_counters
+from ledger.history import History
 from ledger.recorder import RunRecorder
-from ledger.records.events import SessionStart
-from ledger.records.parts import ZERO, Counters, Superseded
+from ledger.records.events import Checkpoint, SessionStart
+from ledger.records.parts import ZERO, Counters, LogPosition, Parent, Superseded, subtract_counters
 from tests.support.audited import audit
 from tests.support.reading import events_of, history
 from tests.support.systems import QuickFileSystem
@@ -178,3 +179,31 @@ def test_what_was_superseded_is_not_best(run_dir):
     measured(run_dir, [[(3.0, False)], [(1.0, False)]], saves={1})
     measured(run_dir, [[(2.0, False)]], start="resume")
     assert best(run_dir) == (2, 2.0, False, None)
+
+
+class CountingHistory(History):
+    """A history that counts how many sessions were looked up."""
+
+    looked_up = 0
+
+    def session(self, number):
+        self.looked_up += 1
+        return super().session(number)
+
+
+def test_a_new_session_is_compared_with_the_sessions_that_it_leaves_not_with_all_of_them(run_dir):
+    session(run_dir, updates=2, saves={1}, start="fresh")
+    [start], [saved] = events_of(run_dir, SessionStart), events_of(run_dir, Checkpoint)
+    parent = Parent(start.run_id, 1, 1, saved.path, saved.manifest_sha256)
+    many = CountingHistory()
+    many.add(start, LogPosition(0, ""))
+    many.add(saved, LogPosition(1, ""))
+    for number in range(2, 101):
+        of = msgspec.structs.replace(parent, session=number - 1)
+        again = msgspec.structs.replace(start, session=number, parent=of, run=None)
+        many.add(again, LogPosition(number, ""))
+    earlier = many.before(101)
+    assert earlier.latest_with_event() == earlier.latest(earlier.checkpoints())
+    many.looked_up = 0
+    many.superseded_by(msgspec.structs.replace(parent, session=100), start.counters)
+    assert many.looked_up <= 2
