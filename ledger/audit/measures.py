@@ -17,6 +17,7 @@ from ledger.records.sections import OptimizerSection
 __all__ = ["EvaluationChecker", "FiniteChecker", "LossTokenChecker", "RateChecker"]
 
 RATE_TOLERANCE: Final = 1e-12
+MEAN_TOLERANCE: Final = 1e-6
 
 MEASURED: Final = ("loss", "loss_last", "grad_norm", "grad_norm_max", "lr")
 """What a train event says of applied updates alone."""
@@ -41,6 +42,7 @@ class FiniteChecker(Checker):
         """Check what was measured of applied updates."""
         self._check_presence(event)
         self._check_norms(event)
+        self._check_mean(event)
         if _is_any_non_finite(event):
             self._report(event)
         if event.window.updates:
@@ -72,6 +74,24 @@ class FiniteChecker(Checker):
         else:
             return
         self.findings.add("LG207", problem, where=self.stream.where)
+
+    def _check_mean(self, event: Train) -> None:
+        """The mean loss of a single update is that update's."""
+        mean, last = event.loss, event.loss_last
+        if (
+            event.window.updates != 1
+            or not isinstance(mean, int | float)
+            or not isinstance(last, int | float)
+        ):
+            return
+        if mean == last or math.isclose(mean, last, rel_tol=MEAN_TOLERANCE):
+            return  # a mean by weights need not give the very number
+        self.findings.add(
+            "LG207",
+            f"loss is {mean}, yet that of the window's only update is {last}",
+            where=self.stream.where,
+            evidence={"loss": mean, "loss_last": last},
+        )
 
     def _report(self, event: Train) -> None:
         for name, value in _measures(event).items():

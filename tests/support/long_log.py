@@ -92,6 +92,7 @@ def _events(train: Train, *, count: int) -> Iterator[Event]:
             )
             continue
         loss = 1.5 + 9 * math.exp(-attempts / 20_000) + 0.1 * math.sin(attempts * 1.7)
+        loss = SPIKE if attempts == SPIKE_AT else loss
         norm = 0.4 + 0.3 * math.sin(attempts * 0.37) ** 2
         since = 2 if attempts % SKIP_EVERY == 1 and attempts > 1 else 1
         epoch, microbatch = divmod(2 * attempts, MICROBATCHES_PER_EPOCH)
@@ -110,7 +111,7 @@ def _events(train: Train, *, count: int) -> Iterator[Event]:
             ),
             cursor={"train": Position(epoch, 8 * microbatch)},
             batches=[f"{number:016x}" for number in range(2 * (attempts - since), 2 * attempts)],
-            loss=SPIKE if attempts == SPIKE_AT else loss,
+            loss=loss,
             loss_last=loss,
             grad_norm=norm,
             grad_norm_max=norm,

@@ -77,9 +77,9 @@ COUNTER_RULES: Final = (
         title="applied updates and complete evaluations are finite",
         severities=("error",),
         meaning="Loss, gradient norms and rates of applied updates are finite numbers (null if and only if the "
-        "window holds no update), no norm is negative or above the greatest, and a complete evaluation's loss is "
-        "finite. In overflow events non-finite numbers are expected. No checkpoint captures a "
-        "state whose last applied update was non-finite.",
+        "window holds no update), no norm is negative or above the greatest, the mean loss of a window with one "
+        "update is that update's, and a complete evaluation's loss is finite. In overflow events "
+        "non-finite numbers are expected. No checkpoint captures a state whose last applied update was non-finite.",
         causes="The run diverged, or a non-finite gradient was applied instead of skipped.",
         advice="Branch from the last checkpoint before it with a lower rate, or skip non-finite gradients.",
     ),

@@ -221,6 +221,11 @@ def a_norm_above_the_greatest(events: Events) -> None:
     of_kind(events, "train")[1]["grad_norm"] = 0.75
 
 
+@edited("LG207", "plain", says="yet that of the window's only update is")
+def a_mean_that_is_not_that_of_its_only_update(events: Events) -> None:
+    of_kind(events, "train")[1]["loss"] -= 0.5
+
+
 @edited("LG208", "plain")
 def no_group_has_a_rate(events: Events) -> None:
     of_kind(events, "train")[1]["lr"] = {}
