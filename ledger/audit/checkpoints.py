@@ -9,6 +9,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from ledger.audit.files import CheckpointFolder, Loaded
+from ledger.audit.findings import Findings
+from ledger.audit.master_weights import find_master_weights, master_problems
 from ledger.audit.replay import describe
 from ledger.audit.stream import Captured, Checker, Standing, Stream
 from ledger.audit.tensors import digest_problems, moment_problems
@@ -18,7 +20,7 @@ from ledger.records.layout import MANIFEST, TRAINER_STATE
 from ledger.storage.canonical import digest_of
 from ledger.storage.filesystem import OS
 
-__all__ = ["CheckpointChecker", "checkpoint_problems"]
+__all__ = ["CheckpointChecker", "checkpoint_problems", "note_master_weights"]
 
 UNMOVED_PARTS: Final = ("model", "optimizer", "schedule", "rng", "scaler", "guards")
 """What must be the same in two digests of one moment; the cursor is compared as such."""
@@ -129,6 +131,7 @@ class CheckpointChecker(Checker):
     ) -> bool:
         """Report what is wrong with a complete checkpoint; returns whether nothing is."""
         trainer = self.stream.files.trainer_state(folder)
+        note_master_weights(folder, manifest, self.findings, rehash=self._rehash)
         found = [
             *checkpoint_problems(
                 folder, manifest, trainer, rehash=self._rehash, progress=self.stream.progress
@@ -161,6 +164,21 @@ class CheckpointChecker(Checker):
                 yield f"the manifest's {name} is {found}, its session's {expected}"
 
 
+def note_master_weights(
+    folder: CheckpointFolder, manifest: CheckpointManifest, findings: Findings, *, rehash: bool
+) -> None:
+    """Say which master weights are not compared with the model."""
+    masters = find_master_weights(manifest)
+    if masters.comparable and not rehash:
+        findings.skip("LG407 master weights", "they were not compared with the model; use --rehash")
+    elif masters.other:
+        findings.skip(
+            "LG407 master weights",
+            f"{folder.path} keeps {masters.other[0]}, but no parameter of that name and shape in a type that it can "
+            "be rounded to here",
+        )
+
+
 def checkpoint_problems(
     folder: CheckpointFolder,
     manifest: CheckpointManifest,
@@ -178,6 +196,8 @@ def checkpoint_problems(
     yield from file_problems
     if not file_problems:
         yield from moment_problems(folder.folder, manifest)
+        if rehash:
+            yield from master_problems(folder.folder, manifest)
     for problem in _name_problems(folder, manifest):
         yield "LG403", "", problem
     listed = manifest.files.get(TRAINER_STATE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger import __version__
 from ledger.audit.attestation import Attestation, attested_folder, compare
-from ledger.audit.checkpoints import checkpoint_problems
+from ledger.audit.checkpoints import checkpoint_problems, note_master_weights
 from ledger.audit.files import CheckpointFolder, RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.heads import QuotedHead
@@ -162,6 +162,7 @@ def _check(stream: Stream, checkpoint: CheckpointFolder) -> None:
         findings.add("LG401", f"is not complete: {manifest.error}", where=MANIFEST)
         return
     trainer = stream.files.trainer_state(checkpoint)
+    note_master_weights(checkpoint, manifest.document, findings, rehash=True)
     for rule, name, problem in checkpoint_problems(
         checkpoint, manifest.document, trainer, rehash=True, progress=stream.progress
     ):

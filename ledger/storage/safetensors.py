@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "hash_file_and_tensors",
     "hash_tensors",
     "nonfinite_tensors",
+    "opened_tensors",
     "read_header",
     "read_numbers",
     "scan_tensors",
@@ -180,6 +182,21 @@ def read_numbers(
     return numbers
 
 
+@contextmanager
+def opened_tensors(path: StrPath, *, fs: FileSystem = OS) -> Iterator[Callable[[str, int], Iterator[bytes]]]:
+    """Open a file and yield what reads a tensor by name, in blocks of so many elements; errors as `read_header`."""
+    with opened_regular_file(path, fs=fs) as descriptor:
+        header = _read_header(descriptor, path, fs=fs)
+
+        def read(name: str, elements: int) -> Iterator[bytes]:
+            info = header.tensors[name]
+            size = elements * ELEMENT_BYTES[info.dtype]
+            begin, count = header.data_start + info.begin, info.end - info.begin
+            return _read_blocks(descriptor, begin, count, path, fs=fs, block_bytes=size)
+
+        yield read
+
+
 def _read_header(descriptor: int, path: StrPath, *, fs: FileSystem) -> SafetensorsHeader:
     size = fs.fstat(descriptor, path=path).st_size
     if size < _LENGTH_BYTES:
@@ -264,12 +281,18 @@ def _read_exactly(descriptor: int, count: int, offset: int, path: StrPath, *, fs
 
 
 def _read_blocks(
-    descriptor: int, offset: int, count: int, path: StrPath, *, fs: FileSystem
+    descriptor: int,
+    offset: int,
+    count: int,
+    path: StrPath,
+    *,
+    fs: FileSystem,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[bytes]:
     """Yield `count` bytes from `offset` on, in blocks that hold whole elements."""
     end = offset + count
     while offset < end:
-        wanted = min(_BLOCK_BYTES, end - offset)
+        wanted = min(block_bytes, end - offset)
         block = fs.pread(descriptor, wanted, offset, path=path)
         while 0 < len(block) < wanted:
             more = fs.pread(descriptor, wanted - len(block), offset + len(block), path=path)

@@ -80,9 +80,12 @@ CHECKPOINT_RULES: Final = (
         title="the tensor files are of one moment",
         severities=("error",),
         meaning="Model and optimizer files carry step, session and seq in their metadata: the manifest's step and "
-        "session, and the same in all files. A file that carries none is not compared.",
+        "session, and the same in all files. A file that carries none is not compared. With --rehash, where "
+        "optimizer.safetensors keeps the exact weights of a model in fewer bits, as `group/parameter/master` (float32 "
+        "or float64, of the parameter's shape), each parameter equals them rounded to its type, to nearest and ties "
+        "to even; others are listed as not checked.",
         causes="Parameters of one step were saved with the optimizer of another, or a file was copied in from "
-        "another checkpoint.",
+        "another checkpoint; master weights were made anew of the rounded ones, or not written back.",
         advice="Do not resume from it; take another checkpoint by naming it.",
     ),
     Rule(

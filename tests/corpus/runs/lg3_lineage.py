@@ -223,6 +223,12 @@ def a_model_of_another_step(run: Path) -> None:
     replace_model(run, value=5.0, step=2)
 
 
+@case("LG407", "plain", rehash=True, says="1 of 1 numbers of weight are not its master weights")
+def master_weights_of_another_moment(run: Path) -> None:
+    tensors = ToyLoop(weight=1.0, updates=3).optimizer_tensors()
+    replace_tensors(run, "optimizer.safetensors", tensors | {"all/weight/master": np.array([5.0])})
+
+
 @case("LG408", "plain")
 def weights_that_moved_before_they_were_saved(run: Path) -> None:
     replace_tensors(run, "model.safetensors", {"weight": np.array([1.0])}, was_live=False)
