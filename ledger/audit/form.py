@@ -173,14 +173,16 @@ class PinChecker(Checker):
             else:
                 self.findings.add(
                     "LG105",
-                    f"the log has another line at seq {seq} than the one pinned: {self._cause(who)}",
+                    f"the log has another line at seq {seq} than the one pinned: {self._cause(who, line.event)}",
                     where=who,
                     evidence={"pinned": chain, "on the log": line.chain},
                 )
 
-    def _cause(self, who: str) -> str:
-        """Say why something may pin a line that is not there."""
+    def _cause(self, who: str, event: AnyEvent | UnknownEvent) -> str:
+        """Say why something may pin another line than the one of this event."""
         files, of_log = self.stream.files, self.stream.history.run_id
+        if of_log is None and isinstance(event, SessionStart):
+            of_log = event.run_id  # the history takes it up after this
         path = who.partition(",")[0]
         folder = files.complete_checkpoints.get(path.removesuffix(f"/{MANIFEST}"))
         document = files.run.document if folder is None else folder.manifest.document

@@ -7,10 +7,13 @@ import shutil
 from pathlib import Path
 
 from ledger.records.documents import Evaluation
+from ledger.records.events import encode_event
+from ledger.records.layout import LOG
 from ledger.storage.canonical import sha256_hex
+from ledger.storage.chain import chain_line, first_chain
 from ledger.storage.documents import document_bytes
 from tests.corpus.runs.base import FIRST_CHECKPOINT, OTHER, case, edited, later
-from tests.ledger.audit.editing import Events, drop, edit, of_kind, renumber
+from tests.ledger.audit.editing import Events, drop, edit, of_kind, read_events, renumber, structure
 from tests.ledger.audit.healthy import SMALL
 from tests.support.toy import run_toy
 
@@ -57,6 +60,18 @@ def an_older_model_copied_over_the_last(run: Path) -> None:
 def a_run_document_of_another_run(run: Path) -> None:
     """It names that run's id and session, too: LG108."""
     exchange(run, "run.json", source=another(run))
+
+
+@case("LG105", "plain", times=3, says="the log was rewritten, or run.json stems from a copy of the run")
+def a_first_line_rewritten_and_all_behind_it_chained_anew(run: Path) -> None:
+    """It pins its first line in run.json and two others in checkpoints."""
+    events = read_events(run)
+    events[0]["host"] = "elsewhere"
+    chain, lines = first_chain(events[0]["run_id"]), []
+    for event in events:
+        line, chain = chain_line(chain, encode_event(structure(event)))
+        lines.append(line)
+    (run / LOG).write_bytes(b"".join(lines))
 
 
 @case("LG703", "plain", severity="missing", companions="LG601", says="is of another run")
