@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import ClassVar, Final
 
 from ledger.audit.files import Loaded
@@ -170,6 +171,22 @@ class AmendmentChecker(Checker):
             if is_continued:
                 self._check_continued(differences, where)
             self._compare(differences, session.amendments, where, number=session.number)
+        self._check_targets()
+
+    def _check_targets(self) -> None:
+        """Look for a target below the one that was in force; a start killed before its amendment sets none."""
+        history = self.stream.history
+        targets = history.target_steps()
+        for before, session in pairwise(history.sessions):
+            old, new = targets.get(before.number), targets.get(session.number)
+            if session.number in self._has_begun and old is not None and new is not None and new < old:
+                self.findings.add(
+                    "LG602",
+                    f"lowers the target from step {old} to {new}; a target may only be raised, so that no run is "
+                    "declared done short of what was planned",
+                    where=f"session {session.number}",
+                    evidence={"before": old, "after": new},
+                )
 
     def _inherited(self, session: Session) -> Recipe | None:
         """Return the recipe of another run's checkpoint that a branch run goes on from, where it is at hand."""

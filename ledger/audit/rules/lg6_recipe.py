@@ -26,10 +26,11 @@ RECIPE_RULES: Final = (
         severities=("error",),
         meaning="The differences between a session's recipe and its parent's, in class identity or in the "
         "target, are exactly that session's amendment events. A branch that continues another run is compared with "
-        "the recipe of its parent checkpoint, and may differ in the schedule and the target alone.",
+        "the recipe of its parent checkpoint, and may differ in the schedule and the target alone. From one session to "
+        "the next the target only rises.",
         causes="A setting was changed on resume without being recorded; an amendment was recorded that "
-        "changed nothing.",
-        advice="Compare the two recipes with `ledger diff`.",
+        "changed nothing; the target was lowered to where the run happened to stand.",
+        advice="Compare the two recipes with `ledger diff`. A shorter run is a branch with a target of its own.",
     ),
     Rule(
         id="LG603",
