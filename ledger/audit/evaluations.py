@@ -29,10 +29,12 @@ class EvaluationRecordChecker(Checker):
         super().__init__(stream)
         self._corpus = corpus
         self._named: set[str] = set()
+        self._complete: dict[tuple[str, str], Validation] = {}
+        """The first complete evaluation of each split of some data."""
 
     def on_val(self, event: Validation) -> None:
         """Compare an evaluation with its file and its text."""
-        problems = list(self._text_problems(event))
+        problems = [*self._text_problems(event), *self._extent_problems(event)]
         if event.evaluation is not None:
             self._named.add(event.evaluation.path)
             loaded = self.stream.files.load(event.evaluation.path, Evaluation)
@@ -72,6 +74,16 @@ class EvaluationRecordChecker(Checker):
         positions = self._corpus.positions_of(event.data_sha256, event.split)
         if event.complete and positions is not None and event.tokens < positions:
             yield f"it is called complete with {event.tokens} of {positions} target positions"
+
+    def _extent_problems(self, event: Validation) -> Iterator[str]:
+        if not event.complete:
+            return
+        first = self._complete.setdefault((event.split, event.data_sha256), event)
+        if first.tokens != event.tokens:
+            yield (
+                f"it is called complete with {event.tokens} target positions, and so is that of seq {first.seq} with "
+                f"{first.tokens}, of the same data: one of the two measured a part"
+            )
 
     def problem_of(self, path: str, found: Evaluation) -> str | None:
         """Return why a file cannot stand for the final evaluation, whatever it measured."""

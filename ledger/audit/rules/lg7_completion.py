@@ -38,7 +38,7 @@ COMPLETION_RULES: Final = (
         meaning="A complete, finite evaluation names the final checkpoint's manifest (without weights: the "
         "final state) and the run's validation data, not the split it trains on. A recipe without validation: not "
         "applicable. A val event that contradicts its file, or is called complete with fewer target positions than "
-        "its split has, is an error.",
+        "its split has or than another complete one of the same data, is an error.",
         causes="Killed before it; a subset was measured; an earlier checkpoint was evaluated.",
         advice="Resume: the closing session evaluates. Or evaluate the final checkpoint by hand.",
     ),

@@ -144,6 +144,11 @@ def two_faults_at_once(events: Events) -> None:
     trains[3]["loss"] = "NaN"
 
 
+@edited("LG703", "plain", says="it is called complete with 16 target positions, and so is that of seq")
+def two_complete_evaluations_of_unequal_extent(events: Events) -> None:
+    of_kind(events, "val")[1] |= {"complete": True, "tokens": 24}
+
+
 @edited("LG107", "plain", severity="hint")
 def a_wall_clock_that_goes_back(events: Events) -> None:
     for event in later(events, events[5]):
