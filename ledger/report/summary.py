@@ -25,6 +25,8 @@ def summary_lines(
     )
     if summary.is_live:
         yield Line("a writer holds the run: this is how far its log had come")
+    if summary.verdict == "passed":
+        yield Line("judged: the log's form and counters; whether the run is done: ledger reconcile")
     if summary.required_end is not None:
         yield Line(f"required: a session_end at step {summary.required_end}")
     latest = summary.latest

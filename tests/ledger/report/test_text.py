@@ -123,6 +123,11 @@ def test_a_summary_keeps_training_and_wall_clock_apart(healthy_run: Callable[[st
     assert "latest session, number 2" in shown
 
 
+def test_a_summary_that_passed_says_that_this_does_not_make_the_run_done(healthy_run: Callable[[str], Path]):
+    shown = text(summary_lines(summarize(healthy_run("interrupted"))))
+    assert "PASSED\njudged: the log's form and counters; whether the run is done: ledger reconcile" in shown
+
+
 def test_numbers_and_durations_are_for_people():
     assert [number(value) for value in (None, 9_999, 1_234_567, 0.1234567891, "NaN", True)] == [
         "-",
