@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ledger import __version__
-from ledger.errors import LedgerError, LockedError, VerificationError
+from ledger.errors import LedgerError, LockedError, StorageError, VerificationError
 from ledger.maintain.verdicts import VERDICT, write_verdict
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import gate_notes
@@ -265,9 +265,14 @@ def write_pilot(plan: Plan, fingerprints: Mapping[str, Fingerprint]) -> None:
 
 
 def _standing(plan: Plan, fingerprint: Fingerprint) -> bool | None:
-    """Return what a stage's record says, verified or not yet; None where it is not finished."""
+    """Return what a stage's record says, verified or not yet; None where it is not finished, or cannot be read."""
     path = plan.root / fingerprint.folder / RECORD
-    return read_document(path, StageRecord).passed if OS.exists(path) else None
+    try:
+        return read_document(path, StageRecord).passed if OS.exists(path) else None
+    except StorageError:
+        raise
+    except LedgerError:
+        return None  # said, with the folder to remove, when the stage's turn comes
 
 
 def _explained(error: LedgerError, stage: Stage) -> StageFailedError:

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,14 @@ from ledger.pilot import Moment, StageOutcome
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import GateBound
 from ledger.pilot.metrics import Evidence
-from ledger.pilot.runner import StageFailedError, run_stage
+from ledger.pilot.runner import StageFailedError, run_stage, write_pilot
 from ledger.pilot.stage import Found, Place, Stage
-from ledger.records.pilot import StageFile
+from ledger.records.pilot import PilotRecord, StageFile
 from ledger.storage.digests import hash_file
+from ledger.storage.documents import read_document
 from ledger.storage.lock import RunLock
 from tests.support.faults import Snapshot
+from tests.support.faults_pilot import LONG_RUN
 
 PATIENCE_SECONDS = 20
 FINGERPRINT = Fingerprint(stage="trial", inputs={"seed": 1}, parts={"loom": 1})
@@ -140,6 +144,24 @@ def test_a_failed_stage_cannot_be_made_a_passed_one_by_editing_its_record(
     for _ in range(2):  # and again: what was refused is not trusted the second time
         with pytest.raises(StageFailedError, match=place):
             run_stage(weaving(root, least=9))
+
+
+def test_a_later_stage_whose_record_is_damaged_does_not_keep_an_earlier_one_from_being_noted(root: Path):
+    run_stage(weaving(root))
+    later = Fingerprint(stage="later", inputs={}, parts={})
+    (root / later.folder).mkdir()
+    (root / later.folder / "stage.json").write_bytes(b"x")
+    plan: Any = SimpleNamespace(
+        root=root,
+        names=["trial", "later"],
+        trained=["trial", "later"],
+        config=SimpleNamespace(name="pilot"),
+        resolution=SimpleNamespace(long_run=LONG_RUN),
+    )
+    write_pilot(plan, {"trial": FINGERPRINT, "later": later})
+    record = read_document(root / "pilot.json", PilotRecord)
+    assert [stage.passed for stage in record.stages] == [True, None]
+    assert not record.passed
 
 
 def test_what_was_not_finished_is_built_on(root: Path):
