@@ -90,17 +90,23 @@ def _run_report(folder: Path, charts: RunCharts, *, name: str, markdown: bool) -
 def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotReport:
     record = read_document(folder / PILOT_RECORD, PilotRecord) if OS.exists(folder / PILOT_RECORD) else None
     stages = find_stages(folder)
+    listed = {} if record is None else {stage.folder: stage.fingerprint for stage in record.stages}
     if record is not None:  # stages of other settings, from before, are not this pilot's
         order = {stage.folder: number for number, stage in enumerate(record.stages)}
         stages = sorted((one for one in stages if one.name in order), key=lambda one: order[one.name])
     return PilotReport(
         name=name if record is None else record.name,
-        stages=[_stage(found, rehash=rehash, data=data) for found in stages],
+        stages=[_stage(found, listed=listed.get(found.name), rehash=rehash, data=data) for found in stages],
         tool_version=__version__,
         facts=[] if record is None else _facts(record),
         budget=None if record is None else pilot_budget(folder, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY),
-        not_run=[] if record is None else [stage.stage for stage in record.stages if stage.passed is None],
+        not_run=[] if record is None else _not_run(record, {found.name for found in stages}),
     )
+
+
+def _not_run(record: PilotRecord, found: set[str]) -> list[str]:
+    """Return the stages that did not finish, and those whose folder is gone: what it said is no evidence any more."""
+    return [stage.stage for stage in record.stages if stage.passed is None or stage.folder not in found]
 
 
 def _facts(record: PilotRecord) -> list[tuple[str, str]]:
@@ -112,13 +118,13 @@ def _facts(record: PilotRecord) -> list[tuple[str, str]]:
     ]
 
 
-def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
+def _stage(found: FoundStage, *, listed: str | None, rehash: bool, data: str | None) -> StageReport:
     heads = {} if found.record is None else {run.path: run.log_head for run in found.record.runs}
     runs = [
         _run(path, folder, head=heads.get(path), rehash=rehash, data=data)
         for path, folder in found.runs.items()
     ]
-    standing, gates, problem = _standing(found)
+    standing, gates, problem = _standing(found, listed=listed)
     return StageReport(
         name=found.name.partition("-")[0] if found.record is None else found.record.stage,
         standing=standing,
@@ -130,9 +136,15 @@ def _stage(found: FoundStage, *, rehash: bool, data: str | None) -> StageReport:
     )
 
 
-def _standing(found: FoundStage) -> tuple[Standing, list[Gate], str | None]:
-    if found.record is not None:
-        return ("passed" if found.record.passed else "failed"), found.record.gates, None
+def _standing(found: FoundStage, *, listed: str | None) -> tuple[Standing, list[Gate], str | None]:
+    """Return how a stage stands; `listed` is the fingerprint by which the pilot's record names it."""
+    record = found.record
+    if record is not None and listed not in (None, record.fingerprint):
+        return "unreadable", record.gates, "Its record is that of another stage than the pilot names."
+    if record is not None and record.passed != all(gate.passed for gate in record.gates):
+        return "unreadable", record.gates, "Its record contradicts its gates: it was edited."
+    if record is not None:
+        return ("passed" if record.passed else "failed"), record.gates, None
     if found.is_finished:
         return "unreadable", [], str(found.error)
     return "not finished", [], "There is no record of it: it did not finish."

@@ -87,17 +87,27 @@ def rehearsal_of(folder: Path) -> Rehearsal:
         data=start.data,
         recipe=recipe,
         environment=environment,
-        datasets=_datasets(recipe),
+        datasets=_datasets(recipe, run=folder),
     )
 
 
-def _datasets(recipe: Recipe) -> dict[str, Dataset]:
-    data = recipe.config.get("data") or {}
-    main = open_dataset(data["path"])
-    sources = data.get("sources")
-    if not sources:
-        return {SINGLE_SOURCE: main}
-    return {"main": main, **{name: open_dataset(source["path"]) for name, source in sorted(sources.items())}}
+def _datasets(recipe: Recipe, *, run: Path) -> dict[str, Dataset]:
+    data = recipe.config.get("data")
+    section = data if isinstance(data, Mapping) else {}
+    sources = section.get("sources") or {}
+    paths = {"main" if sources else SINGLE_SOURCE: section.get("path")}
+    if isinstance(sources, Mapping):
+        paths |= {
+            name: source.get("path") if isinstance(source, Mapping) else None
+            for name, source in sorted(sources.items())
+        }
+    if unnamed := [name for name, path in paths.items() if not isinstance(path, str)]:
+        raise EvidenceMissingError(
+            f"its recipe does not say where the data lies: {', '.join(unnamed)}",
+            path=run,
+            expected="data.path, as the reference trainer has it",
+        )
+    return {name: open_dataset(str(path)) for name, path in paths.items()}
 
 
 def pilot_budget(root: Path, pilot: PilotRecord, *, per_day: float) -> Budget | None:

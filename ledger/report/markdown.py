@@ -58,6 +58,7 @@ def _against(pilot: PilotReport) -> Iterator[str]:
     for miss in pilot.misses:
         think = f"<br>Think of {miss.advice}." if miss.advice else ""
         yield f"- **MISSED** {code_span(str(miss))}{think}"
+    yield from (f"- {code_span(name)} was not run" for name in pilot.missing)
     for stage in pilot.stages:
         yield from (f"- {code_span(warning)}" for warning in stage.warnings)
 

@@ -9,8 +9,8 @@ import pytest
 
 from ledger.cli import main
 from ledger.pilot.folder import find_stages, is_pilot
-from ledger.records.parts import LogPosition
-from ledger.records.pilot import Gate, StageRecord, StageRun
+from ledger.records.parts import DataIdentities, LogPosition
+from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageRecord, StageRun
 from ledger.storage.documents import write_document
 from tests.ledger.report.reading import Page
 
@@ -112,6 +112,53 @@ def test_a_run_that_went_on_since_is_not_what_its_stage_rests_on(
     (pilot / "overfit" / "stage.json").write_text("{}")
     assert main(["report", str(pilot), "--markdown"]) == 1
     assert "unreadable" in capsys.readouterr().out
+
+
+def list_stages(root: Path, *names: str, fingerprint: str = "0" * 64) -> None:
+    stages = [PilotStage(stage=name, folder=name, fingerprint=fingerprint, passed=True) for name in names]
+    record = PilotRecord(
+        tool_version="0",
+        created="2026-01-01T00:00:00.000000Z",
+        name="trial",
+        config={},
+        classes={},
+        identity_sha256="0" * 64,
+        parts={},
+        target_step=4,
+        tokens_per_update=2,
+        planned_tokens=8,
+        data=DataIdentities(train="0" * 64, validation=None),
+        stages=stages,
+        passed=True,
+    )
+    write_document(root / "pilot.json", record, replace=True)
+
+
+def test_a_stage_whose_folder_is_gone_leaves_the_decision_open(
+    pilot: Path, capsys: pytest.CaptureFixture[str]
+):
+    list_stages(pilot, "overfit")
+    assert main(["report", str(pilot), "--markdown"]) == 0
+    list_stages(pilot, "overfit", "validate")
+    assert main(["report", str(pilot), "--markdown"]) == 3
+    said = capsys.readouterr().out
+    assert "NOT YET" in said
+    assert "`validate` was not run" in said
+
+
+def test_a_record_of_another_stage_or_against_its_gates_is_no_evidence(
+    pilot: Path, capsys: pytest.CaptureFixture[str]
+):
+    list_stages(pilot, "overfit", fingerprint="1" * 64)
+    assert main(["report", str(pilot), "--markdown"]) == 1
+    assert "that of another stage than the pilot names" in capsys.readouterr().out
+    list_stages(pilot, "stability")
+    path = pilot / "stability" / "stage.json"
+    text = path.read_text(encoding="utf-8")
+    assert text.count('"passed":false,"runs"') == 1
+    path.write_text(text.replace('"passed":false,"runs"', '"passed":true,"runs"'), encoding="utf-8")
+    assert main(["report", str(pilot), "--markdown"]) == 1
+    assert "contradicts its gates" in capsys.readouterr().out
 
 
 def test_watching_a_pilot_is_watching_the_run_that_it_is_at(pilot: Path, capsys: pytest.CaptureFixture[str]):
