@@ -282,6 +282,8 @@ def _explained(error: LedgerError, stage: Stage) -> StageFailedError:
         if is_recorded
         else f"the same command goes on from here; to build the stage from nothing, remove {stage.folder}"
     )
+    if isinstance(error, StorageError):  # nothing says that the stage is at fault
+        advice = "nothing was rebuilt; the same command goes on from here once the system allows it"
     failed = StageFailedError(f"stage {stage.name} failed: {error}", advice=advice)
     failed.exit_code = error.exit_code
     return failed

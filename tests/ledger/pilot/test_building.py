@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ledger.errors import StorageError
 from ledger.pilot import Moment, StageOutcome
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import GateBound
@@ -144,6 +145,20 @@ def test_a_failed_stage_cannot_be_made_a_passed_one_by_editing_its_record(
     for _ in range(2):  # and again: what was refused is not trusted the second time
         with pytest.raises(StageFailedError, match=place):
             run_stage(weaving(root, least=9))
+
+
+def test_a_system_that_refuses_is_no_reason_to_remove_what_was_built(root: Path):
+    run_stage(weaving(root))
+
+    def refuse() -> Found:
+        raise StorageError("could not open", path=root)
+
+    stage = weaving(root)
+    stage.inspect = refuse  # type: ignore[method-assign]
+    with pytest.raises(StageFailedError, match="once the system allows it") as failed:
+        run_stage(stage, is_rehashing=True)
+    assert failed.value.exit_code == 4
+    assert "remove" not in str(failed.value)
 
 
 def test_a_later_stage_whose_record_is_damaged_does_not_keep_an_earlier_one_from_being_noted(root: Path):
