@@ -16,6 +16,7 @@ from ledger.cli.screen import harmless
 from ledger.pilot import Moment, Plan, StageOutcome, last_logged_step, planned_steps, run_pilot
 from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
 from ledger.pilot.explain import Explanation, explain_pilot
+from ledger.pilot.kinds import STAGES
 from ledger.pilot.recheck import PILOT_RECORD
 from ledger.pilot.rehearsal import pilot_budget
 from ledger.records.locks import Budget
@@ -176,7 +177,12 @@ def _print_table(outcomes: list[StageOutcome], *, plan: Plan, passed: bool) -> N
             f"what failed stays as evidence in {outcomes[-1].folder}; a changed recipe is another stage beside it; "
             f"see it as a page: ledger report {plan.root}"
         )
-    verdict = "passed" if passed else "failed" if failed else "incomplete"
+    left_out = [name for name in STAGES if name not in plan.names]
+    if passed and left_out:
+        advice = (
+            f"what was asked for passed, and that is a part: pilot.stages leaves out {', '.join(left_out)}"
+        )
+    verdict = "failed" if failed else "passed" if passed and not left_out else "incomplete"
     print_lines(decision_lines(verdict, _budget(plan.root), advice=advice))
 
 

@@ -17,6 +17,7 @@ from ledger.errors import LedgerError, StorageError, UsageError
 from ledger.locks import budget_of_run
 from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
 from ledger.pilot.folder import FoundStage, find_stages, is_pilot
+from ledger.pilot.kinds import STAGES
 from ledger.pilot.metrics import is_metric, metric_named
 from ledger.pilot.recheck import PILOT_RECORD
 from ledger.pilot.rehearsal import pilot_budget
@@ -100,6 +101,7 @@ def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotR
         tool_version=__version__,
         facts=[] if record is None else _facts(record),
         budget=None if record is None else pilot_budget(folder, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY),
+        left_out=[] if record is None else _left_out(record),
         not_run=[] if record is None else _not_run(record, {found.name for found in stages}),
     )
 
@@ -107,6 +109,10 @@ def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotR
 def _not_run(record: PilotRecord, found: set[str]) -> list[str]:
     """Return the stages that did not finish, and those whose folder is gone: what it said is no evidence any more."""
     return [stage.stage for stage in record.stages if stage.passed is None or stage.folder not in found]
+
+
+def _left_out(record: PilotRecord) -> list[str]:
+    return [name for name in STAGES if name not in {stage.stage for stage in record.stages}]
 
 
 def _facts(record: PilotRecord) -> list[tuple[str, str]]:

@@ -59,6 +59,7 @@ def _against(pilot: PilotReport) -> Iterator[str]:
         think = f"<br>Think of {miss.advice}." if miss.advice else ""
         yield f"- **MISSED** {code_span(str(miss))}{think}"
     yield from (f"- {code_span(name)} was not run" for name in pilot.missing)
+    yield from (f"- {code_span(name)} is left out of pilot.stages" for name in pilot.left_out)
     for stage in pilot.stages:
         yield from (f"- {code_span(warning)}" for warning in stage.warnings)
 

@@ -66,6 +66,8 @@ class PilotReport:
     budget: Budget | None = None
     not_run: list[str] = field(default_factory=list)
     """Stages that have no folder, or no record, yet."""
+    left_out: list[str] = field(default_factory=list)
+    """Stages that the configuration does not ask for."""
 
     @property
     def misses(self) -> list[Miss]:
@@ -129,6 +131,7 @@ def _misses(pilot: PilotReport) -> list[Markup]:
                 if run.verdict != "passed"
             ]
     items += [_item(f"{name} was not run", "", kind="missing") for name in pilot.missing]
+    items += [_item(f"{name} is left out of pilot.stages", "", kind="missing") for name in pilot.left_out]
     warnings = [note for stage in pilot.stages for note in stage.warnings]
     items += [_item(note, "", kind="warning") for note in warnings]
     if not items:

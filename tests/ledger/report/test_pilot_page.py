@@ -144,6 +144,7 @@ def test_a_stage_whose_folder_is_gone_leaves_the_decision_open(
     said = capsys.readouterr().out
     assert "NOT YET" in said
     assert "`validate` was not run" in said
+    assert "`smoke` is left out of pilot.stages" in said
 
 
 def test_a_record_of_another_stage_or_against_its_gates_is_no_evidence(
