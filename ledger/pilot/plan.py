@@ -26,7 +26,6 @@ from ledger.records.layout import MANIFEST
 from ledger.records.pilot import StageRecord
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
-from ledger.storage.files import is_folder
 
 __all__ = ["PILOT", "RECORD", "Plan", "Resolved"]
 
@@ -110,6 +109,7 @@ class Plan:
         self.config: PilotConfig = load_pilot(files, overrides)
         self.root = (Path("pilots") / self.config.name if root is None else root).absolute()
         self.place = Place(root=self.root, report=report)
+        self._digests = DigestCache(self.root / DIGESTS)
         self.names = selected_stages(
             self.config.stages,
             extra={name: _reads(extra) for name, extra in self.config.extra.items()},
@@ -146,15 +146,16 @@ class Plan:
             return Fingerprint(stage="prepare", inputs=inputs, parts=parts)
         self.place.report(Moment(stage="prepare", phase="resolving"))
         found = ask_module("data_prep", ["resolve", "--json", "--list-files", *self._preparation])
-        cache = DigestCache(self.root / DIGESTS)
         digests = {
-            f"files.{place}": cache.of_list([(name, Path(path)) for name, path in files])
+            f"files.{place}": self._digests.of_list([(name, Path(path)) for name, path in files])
             for place, files in found["files"].items()
         }
-        if is_folder(self.root):
-            cache.keep()
         settings = recipe_inputs(found["config"], found["classes"])
         return Fingerprint(stage="prepare", inputs={**settings, **digests}, parts={**parts, **found["parts"]})
+
+    def keep_digests(self) -> None:
+        """Keep the digests of the files that were read, in the pilot's folder; who only asks keeps nothing."""
+        self._digests.keep()
 
     @property
     def _preparation(self) -> list[str]:

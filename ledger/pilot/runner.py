@@ -57,6 +57,7 @@ def run_pilot(plan: Plan, *, is_rehashing: bool = False) -> Iterator[StageOutcom
         plan.resolution  # noqa: B018 - what is wrong with it is said before anything is built
     ensure_folders(plan.root)
     fingerprints = plan.fingerprints()
+    plan.keep_digests()
     for name in plan.names:
         if name not in fingerprints:  # the dataset is there now
             plan.forget_resolution()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ledger.errors import LedgerError, StorageError
+from ledger.errors import LedgerError
 from ledger.records.layout import LOCK
 from ledger.storage.atomic import is_temporary_name, replace_file
 from ledger.storage.canonical import canonical_json, sha256_hex
@@ -82,11 +81,10 @@ class DigestCache:
         return sha256_hex(canonical_json([[name, self.sha256(path)] for name, path in files]))
 
     def keep(self) -> None:
-        """Write what is new; where the system refuses (a folder that is only read), it is read again the next time."""
+        """Write what is new."""
         if self._is_new:
-            with suppress(StorageError):
-                replace_file(self._path, canonical_json(self._known))
-                self._is_new = False
+            replace_file(self._path, canonical_json(self._known))
+            self._is_new = False
 
 
 def _state(found: os.stat_result) -> str:
