@@ -151,7 +151,7 @@ def other_data_after_the_resume(events: Events) -> None:
 
 @edited("LG803", "resumed", control="plain")
 def another_loss_after_the_resume(events: Events) -> None:
-    of_kind(events, "train", session=2)[-1]["loss_last"] = 7.0
+    of_kind(events, "train", session=2)[-1].update(loss=7.0, loss_last=7.0)
 
 
 @case("LG804", "resumed", control="plain")
