@@ -119,8 +119,8 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     "repeated_share": Metric(
         what="microbatches whose bytes an earlier one held over microbatches",
-        advice="the same text is read again and again (data.repeat, or too small a corpus): "
-        "a loss falls by memory then",
+        advice="the same text is read again and again (data.repeat, too small a corpus, or a small source of a "
+        "mix): a loss falls by memory then; where that is meant, give the gate another bound",
         of_run=numbers.repeated_share,
     ),
     "skipped_share": Metric(
