@@ -76,11 +76,12 @@ def final_tensors(run: Path) -> dict[str, dict[str, str]]:
 
 
 def final_evaluation(run: Path) -> Evaluation:
-    """Return the only evaluation kept that measured the final checkpoint."""
+    """Return the evaluation of the final checkpoint; a kill between its file and its event leaves two that agree."""
     last = max(find_checkpoints(run), key=lambda found: found.manifest.counters.microbatches)
     kept = [read_document(path, Evaluation) for path in sorted((run / "evaluations").glob("*.json"))]
-    (found,) = [entry for entry in kept if entry.manifest_sha256 == last.manifest_sha256]
-    return found
+    found = [entry for entry in kept if entry.manifest_sha256 == last.manifest_sha256]
+    assert len({entry.loss for entry in found}) == 1
+    return found[-1]
 
 
 def sessions(run: Path) -> list[tuple[str, str | None]]:
