@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -16,21 +15,17 @@ from torch import Tensor
 from ledger.checkpoints import CompleteCheckpoint, read_trainer_state, verify_checkpoint_files
 from ledger.errors import RefusedError
 from ledger.records.documents import TrainerState
+from ledger.records.layout import MODEL_FILE, OPTIMIZER_FILE
 from ledger.storage.safetensors import TensorInfo, read_header
 from ledger.storage.tensor_files import TensorForm, read_tensors, write_safetensors
-from trainer.exporting import MODEL_FILE
 from trainer.state import DTYPES, TrainingState, tensor_bytes
 
 __all__ = [
-    "MODEL_FILE",
-    "OPTIMIZER_FILE",
     "restore_checkpoint",
     "restore_weights",
     "write_tensors",
     "write_weights",
 ]
-
-OPTIMIZER_FILE: Final = "optimizer.safetensors"
 
 
 def write_tensors(folder: Path, state: TrainingState, *, metadata: Mapping[str, str]) -> None:

@@ -8,13 +8,13 @@ from typing import Final
 
 from ledger.checkpoints import read_checkpoint, verify_checkpoint_files
 from ledger.errors import RefusedError
+from ledger.records.layout import MODEL_FILE
 from ledger.storage.atomic import create_file
 from ledger.storage.files import opened_regular_file
 from ledger.storage.filesystem import OS, FileSystem
 
-__all__ = ["MODEL_FILE", "export_checkpoint"]
+__all__ = ["export_checkpoint"]
 
-MODEL_FILE: Final = "model.safetensors"
 _BLOCK_BYTES: Final = 1 << 20
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar, Final, NamedTuple
 
 from ledger.audit.files import CheckpointFolder
-from ledger.audit.optimizer_steps import OPTIMIZER_FILE, parse_state_names
+from ledger.audit.optimizer_steps import parse_state_names
 from ledger.audit.stream import Checker
 from ledger.records.documents import CheckpointManifest
+from ledger.records.layout import OPTIMIZER_FILE
 from ledger.storage.digests import tensor_table_sha256
 
 __all__ = ["LiveDigestChecker"]

@@ -12,14 +12,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.optimizer_steps import OPTIMIZER_FILE
 from ledger.errors import LedgerError, StorageError
 from ledger.records.documents import CheckpointManifest
+from ledger.records.layout import MODEL_FILE, OPTIMIZER_FILE
 from ledger.storage.safetensors import opened_tensors
 
 __all__ = ["MasterWeights", "find_master_weights", "master_problems"]
 
-MODEL_FILE: Final = "model.safetensors"
 MASTER: Final = "master"
 _ELEMENTS: Final = 1 << 18
 

@@ -10,15 +10,15 @@ from typing import ClassVar, Final
 
 from ledger.audit.files import CheckpointFolder
 from ledger.audit.lineage import resolve_parent, starts_from_beginning
-from ledger.audit.optimizer_steps import OPTIMIZER_FILE, parse_state_names
+from ledger.audit.optimizer_steps import parse_state_names
 from ledger.audit.stream import Checker, Stream
 from ledger.records.documents import CheckpointManifest, TensorEntry
 from ledger.records.events import Checkpoint, SessionStart, Train
 from ledger.records.fields import Measurement, is_finite
+from ledger.records.layout import MODEL_FILE, OPTIMIZER_FILE
 
 __all__ = ["MovementChecker"]
 
-MODEL_FILE: Final = "model.safetensors"
 LISTED: Final = 5
 SHOWS: Final = 2.0**-27
 """The rate from which an update must show: half the spacing of float32 numbers at 1/8.

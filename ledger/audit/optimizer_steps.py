@@ -11,11 +11,11 @@ from ledger.audit.stream import Checker, Stream
 from ledger.errors import LedgerError, StorageError
 from ledger.records.documents import CheckpointManifest, TensorEntry
 from ledger.records.fields import as_measurement
+from ledger.records.layout import OPTIMIZER_FILE
 from ledger.storage.safetensors import read_numbers
 
-__all__ = ["OPTIMIZER_FILE", "OptimizerStepChecker", "StateName", "parse_state_names"]
+__all__ = ["OptimizerStepChecker", "StateName", "parse_state_names"]
 
-OPTIMIZER_FILE: Final = "optimizer.safetensors"
 STEP: Final = "step"
 LISTED: Final = 5
 

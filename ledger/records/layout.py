@@ -14,6 +14,8 @@ __all__ = [
     "LOG",
     "LOGS",
     "MANIFEST",
+    "MODEL_FILE",
+    "OPTIMIZER_FILE",
     "OWN_FOLDERS",
     "OWN_NAMES",
     "PARENT",
@@ -48,6 +50,8 @@ SEAL: Final = "seal.json"
 WAIVERS: Final = "waivers.json"
 MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
+MODEL_FILE: Final = "model.safetensors"
+OPTIMIZER_FILE: Final = "optimizer.safetensors"
 
 OWN_FOLDERS: Final = frozenset(
     {CHECKPOINTS, ENVIRONMENTS, EVALUATIONS, QUARANTINE, RECIPES, EXPORTS, PARENT, LOGS}
