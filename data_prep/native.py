@@ -31,10 +31,10 @@ class LibraryBackEnd:
             InvalidDocumentError: they are not a tokenizer, or one that draws ids at random.
             EvidenceMissingError: the library is not installed.
         """
-        self.library = _load(data, path=path)
+        self.tokenizer = _load(data, path=path)
         self._path = path
         if is_strict:
-            _forbid_gaps(self.library)
+            _forbid_gaps(self.tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of every text.
@@ -43,7 +43,7 @@ class LibraryBackEnd:
             InvalidDocumentError: the tokenizer has no ids for one of them.
         """
         try:
-            encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         except Exception as error:  # the library raises this very class for whatever it cannot do
             problem = f"the tokenizer fails on text: {error}"
             if _GAP in str(error):

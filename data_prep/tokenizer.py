@@ -46,7 +46,7 @@ class Tokenizer:
         self.path = path
         self.backend = LibraryBackEnd(data, path=path)
         self.sha256 = sha256_hex(data)
-        vocabulary = self.backend.library.get_vocab(with_added_tokens=True)
+        vocabulary = self.backend.tokenizer.get_vocab(with_added_tokens=True)
         self.vocabulary = 1 + max(vocabulary.values(), default=0)
         self.eos_token = eos_token
         self.eos_id = self._find_eos()
@@ -69,20 +69,20 @@ class Tokenizer:
             products: texts that are one piece each, with their ids.
             ignored: whether the tokenizer ignores merges where a piece is an entry; here it may not.
         """
-        model = self.backend.library.model
+        model = self.backend.tokenizer.model
         if ignored:
             value = json.loads(self.data)
             value["model"]["ignore_merges"] = False
-            model = LibraryBackEnd(json.dumps(value).encode(), path=self.path).library.model
+            model = LibraryBackEnd(json.dumps(value).encode(), path=self.path).tokenizer.model
         tokenize = model.tokenize
         return all([token.id for token in tokenize(text)] == [rank] for text, rank in products.items())
 
     def pieces(self, text: str) -> int:
         """Return how many pieces a text is split into before the model sees it."""
-        return len(self.backend.library.pre_tokenizer.pre_tokenize_str(text))
+        return len(self.backend.tokenizer.pre_tokenizer.pre_tokenize_str(text))
 
     def _find_eos(self) -> int:
-        eos_id = self.backend.library.token_to_id(self.eos_token)
+        eos_id = self.backend.tokenizer.token_to_id(self.eos_token)
         if eos_id is None:
             problem = f"the tokenizer {self.path} has no entry {self.eos_token!r}"
             raise ConfigError(problem, place="tokenizer.eos_token", expected="the entry that ends a text")

@@ -29,7 +29,6 @@ __all__ = [
     "TensorInfo",
     "TensorScan",
     "hash_file_and_tensors",
-    "hash_tensors",
     "nonfinite_tensors",
     "opened_tensors",
     "read_header",
@@ -122,11 +121,6 @@ def scan_tensors(
             if not is_finite:
                 nonfinite.append(name)
     return TensorScan(entries, nonfinite)
-
-
-def hash_tensors(path: StrPath, *, fs: FileSystem = OS) -> dict[str, TensorEntry]:
-    """Return every tensor's type, shape and digest of its little-endian bytes; errors as `read_header`."""
-    return hash_file_and_tensors(path, fs=fs)[1]
 
 
 def hash_file_and_tensors(path: StrPath, *, fs: FileSystem = OS) -> tuple[FileDigest, dict[str, TensorEntry]]:

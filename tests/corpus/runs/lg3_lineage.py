@@ -13,7 +13,7 @@ import numpy as np
 from ledger.records.fields import FIRST_DATA_CHAIN
 from ledger.storage.canonical import digest_of, sha256_hex
 from ledger.storage.digests import tensor_table_sha256
-from ledger.storage.safetensors import hash_tensors
+from ledger.storage.safetensors import scan_tensors
 from tests.corpus.runs.base import FIRST_CHECKPOINT, OTHER, case, edited
 from tests.ledger.audit.editing import (
     Events,
@@ -170,7 +170,7 @@ def replace_tensors(
         marks = json.dumps({"step": step, "session": session, "seq": seq}, separators=(",", ":"))
         path = run / folder / file
         write_safetensors(path, tensors, {"ledger": marks})
-        entries, data = hash_tensors(path), path.read_bytes()
+        entries, data = scan_tensors(path).entries, path.read_bytes()
         described = {name: entry.model_dump() for name, entry in entries.items()}
         event["bytes"] += len(data) - manifest["files"][file]["bytes"]
         manifest["files"][file] = {"bytes": len(data), "sha256": sha256_hex(data), "tensors": described}

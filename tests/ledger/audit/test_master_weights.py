@@ -14,7 +14,7 @@ from ledger.audit import reconcile
 from ledger.audit.master_weights import find_master_weights, master_problems
 from ledger.records.documents import CheckpointFile, CheckpointManifest
 from ledger.storage.digests import hash_file
-from ledger.storage.safetensors import hash_tensors
+from ledger.storage.safetensors import scan_tensors
 from tests.corpus.runs.lg3_lineage import replace_tensors
 from tests.ledger.audit.conftest import copy_of, healthy_run
 from tests.support.toy import ToyLoop
@@ -31,7 +31,7 @@ def write(path: Path, name: str, dtype: str, data: bytes, *, shape: list[int]) -
     header = json.dumps({name: entry}).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + data)
     digest = hash_file(path)
-    return CheckpointFile(bytes=digest.bytes, sha256=digest.sha256, tensors=hash_tensors(path))
+    return CheckpointFile(bytes=digest.bytes, sha256=digest.sha256, tensors=scan_tensors(path).entries)
 
 
 @pytest.fixture

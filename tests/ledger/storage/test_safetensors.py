@@ -13,7 +13,6 @@ from ledger.storage.digests import hash_file, tensor_table_sha256
 from ledger.storage.safetensors import (
     TensorInfo,
     hash_file_and_tensors,
-    hash_tensors,
     nonfinite_tensors,
     read_header,
     read_numbers,
@@ -54,7 +53,7 @@ def test_the_header_is_read(path: Path):
 
 
 def test_every_tensor_is_hashed(path: Path):
-    entries = hash_tensors(path)
+    entries = scan_tensors(path).entries
     assert entries["a"].sha256 == hashlib.sha256(DATA[:16]).hexdigest()
     assert entries["b"].sha256 == hashlib.sha256(DATA[16:]).hexdigest()
     assert entries["empty"].sha256 == hashlib.sha256(b"").hexdigest()
@@ -69,7 +68,7 @@ def test_a_file_and_its_tensors_are_hashed_in_one_pass(path: Path, monkeypatch: 
 
 
 def test_the_table_s_digest_does_not_depend_on_order(path: Path):
-    entries = hash_tensors(path)
+    entries = scan_tensors(path).entries
     expected = hashlib.sha256(
         json.dumps(
             {
