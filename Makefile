@@ -6,7 +6,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 # One worker a core; a file's tests stay together, since some share what they made.
-CORES := -n auto --dist loadfile
+# A worker that dies ends the suite: its tests would wait for another in vain.
+CORES := -n auto --dist loadfile --max-worker-restart=0
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help

@@ -53,9 +53,10 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; without arguments as a program, with those it was called with."""
+    if arguments is None:  # the process is ours: a reader that goes away ends it quietly
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes away ends us quietly
     return guard(lambda: _run(given))
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from ledger.storage.lock import RunLock
 from tests.ledger.audit.editing import edit, of_kind
 
 Run = Callable[[str], Path]
-
-
-@pytest.fixture(autouse=True)
-def _keep_signals() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGPIPE)
-    yield
-    signal.signal(signal.SIGPIPE, before)
 
 
 def test_summarize_says_what_happened(healthy_run: Run, capsys: pytest.CaptureFixture[str]):

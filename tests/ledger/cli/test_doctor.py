@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +13,13 @@ from ledger.storage import mounts
 
 
 @pytest.fixture(autouse=True)
-def table(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Let the system say ext4; yields what it says, to be changed."""
-    before = signal.getsignal(signal.SIGPIPE)
+def table(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Let the system say ext4; returns what it says, to be changed."""
     found = tmp_path_factory.mktemp("table") / "mountinfo"
     found.write_text("1 0 0:1 / / rw - ext4 /dev/disk rw\n", encoding="utf-8")
     monkeypatch.setattr(mounts, "_MOUNT_TABLE", found)
     monkeypatch.delenv(mounts.ALLOW_NETWORK_FS, raising=False)
-    yield found
-    signal.signal(signal.SIGPIPE, before)
+    return found
 
 
 def test_a_safe_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

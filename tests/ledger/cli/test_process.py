@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ledger import __version__
+from ledger.cli import main
 from tests.ledger.audit.editing import edit
 
 Run = Callable[[str], Path]
@@ -50,6 +53,14 @@ def test_a_reader_that_goes_away_ends_it_quietly():
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_whoever_calls_it_keeps_the_signals_of_the_process(capsys: pytest.CaptureFixture[str]):
+    before = signal.getsignal(signal.SIGPIPE)
+    assert main(["--version"]) == 0
+    assert signal.getsignal(signal.SIGPIPE) == before == signal.SIG_IGN
+    assert capsys.readouterr().out == f"ledger {__version__}\n"
 
 
 def test_help_imports_nothing_heavy():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,8 @@ Run = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_module, "_PATIENCE_SECONDS", 0.02)
-    before = signal.getsignal(signal.SIGPIPE)
-    yield
-    signal.signal(signal.SIGPIPE, before)
 
 
 @pytest.fixture
