@@ -16,6 +16,7 @@ from ledger.errors import InvalidDocumentError
 from ledger.records.fields import MAX_INTEGER
 from ledger.storage.filesystem import StrPath
 from ledger.storage.hints import describe_foreign_bytes
+from ledger.storage.plain_json import KEY, MAX_KEY_LENGTH, RESERVED_KEYS, NotPlainError, parse_plain
 
 __all__ = ["MAX_DEPTH", "MAX_DOCUMENT_BYTES", "MAX_KEYS", "MAX_STRING_BYTES", "parse_json"]
 
@@ -28,9 +29,6 @@ MAX_STRING_BYTES: Final = 256 << 10
 MAX_KEYS: Final = 65_536
 """The greatest number of keys in one object."""
 
-MAX_KEY_LENGTH: Final = 1_024
-"""The greatest length of a key in characters."""
-
 MAX_DEPTH: Final = 64
 """The greatest number of objects and arrays inside each other."""
 
@@ -42,10 +40,8 @@ _NONZERO_DIGITS: Final = re.compile(r"-?[0.]*[1-9]")
 _PLAIN_TEXT: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
 _WORD: Final = re.compile(r"[A-Za-z_]+")
-_KEY: Final = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEY_LENGTH}}}")
 _LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_RESERVED_KEYS: Final = frozenset({"__proto__", "constructor", "prototype"})
 _WORD_HINTS: Final = {
     "NaN": 'a non-finite measurement is the text "NaN"',
     "Infinity": 'a non-finite measurement is the text "Infinity"',
@@ -78,7 +74,10 @@ def parse_json(data: bytes, *, path: StrPath | None = None, max_bytes: int = MAX
             expected="a JSON document",
             advice="a crash or a full disk may have left it: restore it",
         )
-    return _Parser(_decode(data, path), path).parse_document()
+    try:
+        return parse_plain(data)
+    except NotPlainError:
+        return _Parser(_decode(data, path), path).parse_document()
 
 
 def _decode(data: bytes, path: StrPath | None) -> str:
@@ -174,7 +173,7 @@ class _Parser:
         if self._peek() != '"':
             raise self._unexpected("a key in double quotes")
         key = self._parse_text()
-        if not _KEY.fullmatch(key) or key in _RESERVED_KEYS:
+        if not KEY.fullmatch(key) or key in RESERVED_KEYS:
             expected = (
                 f"1 to {MAX_KEY_LENGTH:,} printable ASCII characters, and no name with a meaning to programs"
             )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from ledger.errors import InvalidDocumentError
 from ledger.storage.canonical import canonical_json
-from ledger.storage.strict_json import parse_json
+from ledger.storage.plain_json import NotPlainError, parse_plain
+from ledger.storage.strict_json import _Parser, parse_json
 
 RESERVED = {"__proto__", "constructor", "prototype"}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
@@ -56,3 +57,49 @@ def test_whatever_is_accepted_means_the_same_to_the_standard_library(data: bytes
     except InvalidDocumentError:
         return
     assert json.loads(data) == value
+
+
+ODD = st.sampled_from(
+    [
+        "-0",
+        "0.0",
+        "1e400",
+        "1e-400",
+        "1e-320",
+        "1e21",
+        "9007199254740993",
+        "NaN",
+        '"\\u0041"',
+        '{"a":1,"a":2}',
+        '{"prototype":1}',
+        '{"é":1}',
+        "[" * 40 + "]" * 40,
+        '"a\x01"',
+        "\r1",
+        "01",
+        "1.",
+        "-",
+        '"[["',
+        "9" * 5000,
+    ]
+)
+
+
+@given(VALUES, ODD, st.integers(0, 3))
+def test_the_quick_way_and_the_strict_one_agree_on_everything(value: object, odd: str, indent: int):
+    text = json.dumps({"a": value, "b": "odd"}, ensure_ascii=False, indent=indent or None)
+    for data in (text.encode(), text.replace('"odd"', odd).encode()):
+        try:
+            quick = parse_plain(data)
+        except NotPlainError:
+            continue
+        strict = _Parser(data.decode(), None).parse_document()
+        assert quick == strict
+        assert repr(quick) == repr(strict)
+
+
+def test_a_usual_document_goes_the_quick_way():
+    data = canonical_json(
+        {"name": "naïve — 名前", "tokens": 2**53 - 1, "loss": [0.125, -1e-9], "is": {"of": None}}
+    )
+    assert parse_plain(data) == parse_json(data)
