@@ -11,7 +11,7 @@ CORES := -n auto --dist loadfile --max-worker-restart=0
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pilot test check check-format check-lint check-types check-layers check-tests check-wheel \
+.PHONY: help setup pilot test check faults check-format check-lint check-types check-layers check-tests check-wheel \
 	format bench clean
 # One thing after the other: readable output, and two cores are not many.
 .NOTPARALLEL:
@@ -20,6 +20,7 @@ help:
 	@echo "make pilot    rehearse the main job on the embedded corpus (sets up the environment first)"
 	@echo "make test     run the tests that take little time"
 	@echo "make check    everything CI checks: format, lint, types, layers, all tests, the built package"
+	@echo "make faults   break everything in every way, not only in the share of make check (hours)"
 	@echo "make format   rewrite the code in its standard form"
 	@echo "make bench    measure against the floors and peers"
 	@echo "make clean    remove caches and builds (not the environment, not your runs)"
@@ -42,6 +43,10 @@ pilot: $(STAMP)
 test: $(STAMP)
 	@echo "==> tests (without the slow ones)"
 	@$(PY) -m pytest -q $(CORES) -m "not slow"
+
+faults: $(STAMP)
+	@echo "==> every fault"
+	@FAULTS=all $(PY) -m pytest -q $(CORES) --timeout=7200 tests/faults
 
 check: check-format check-lint check-types check-layers check-tests check-wheel
 	@echo "==> all checks passed"

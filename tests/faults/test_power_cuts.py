@@ -17,6 +17,7 @@ from tests.support.faults_disk import Disk
 from tests.support.faults_power import DiskRecorder
 from tests.support.faults_scenarios import SCENARIO, SCENARIOS
 from tests.support.faults_tally import TALLY
+from tests.support.thorough import IS_THOROUGH
 
 QUICK = 4
 """States tried for each command where time is short."""
@@ -51,7 +52,8 @@ def test_a_sample_of_power_cuts_loses_nothing_that_was_synced(name, stages, tmp_
 @pytest.mark.parametrize("name", NAMES)
 def test_no_power_cut_loses_what_was_synced(name, stages, tmp_path):
     states = cut_states(stages[name], most=96, seed=1)
-    states = random.Random(2).sample(states, min(len(states), SCENARIO[name].most or 700))
+    most = SCENARIO[name].most or (700 if IS_THOROUGH else 160)
+    states = random.Random(2).sample(states, min(len(states), most))
     halves = [states[::2], states[1::2]]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         found = pool.map(try_cuts, [stages[name]] * 2, halves, [tmp_path / "a", tmp_path / "b"], [1, 1])

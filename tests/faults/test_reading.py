@@ -15,6 +15,7 @@ from ledger.storage.filesystem import FileSystem
 from tests.ledger.audit.reading import on_dataset
 from tests.support.faults import Snapshot, diverted
 from tests.support.faults_tally import TALLY
+from tests.support.thorough import IS_THOROUGH
 
 READING: Final[dict[str, list[str]]] = {
     "summarize": ["summarize", "RUN"],
@@ -130,7 +131,7 @@ def test_a_read_that_is_refused_somewhere_is_one_clear_error(name, place, capsys
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READING)
 def test_a_read_that_is_refused_anywhere_is_one_clear_error(name, place, capsys):
-    problems = list(refusals(name, place, capsys))
+    problems = list(refusals(name, place, capsys, every=1 if IS_THOROUGH else 4))
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:40])
 
 

@@ -14,6 +14,7 @@ from ledger.records.layout import LOG
 from tests.support.audited import assert_passed
 from tests.support.reading import events
 from tests.support.systems import Fault, FaultyFileSystem, QuickFileSystem
+from tests.support.thorough import IS_THOROUGH
 from tests.support.toy import Killed, ToySettings, run_toy
 
 QUICK = QuickFileSystem()
@@ -71,6 +72,11 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
+def turns(count: int, fault: Fault) -> range:
+    """Return the operations that a fault strikes: every fourth, each fault others, or all."""
+    return range(count) if IS_THOROUGH else range(FAULTS.index(fault), count, len(FAULTS))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_some_failing_operation_a_run_goes_on(tmp_path, control, fault):
     start = FAULTS.index(fault)  # so that the four of them look at different operations
@@ -81,7 +87,7 @@ def test_after_some_failing_operation_a_run_goes_on(tmp_path, control, fault):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_every_failing_operation_a_run_goes_on(tmp_path, control, fault):
-    for number in range(operations(tmp_path / "probe")):
+    for number in turns(operations(tmp_path / "probe"), fault):
         check(tmp_path / str(number), control, number, fault)
 
 
@@ -91,7 +97,7 @@ def test_after_every_failing_operation_of_a_resume_a_run_goes_on(tmp_path, contr
     probe = FaultyFileSystem()
     _stop_in_the_middle(tmp_path / "probe")
     run_toy(tmp_path / "probe", SETTINGS, start="resume", fs=probe)
-    for number in range(len(probe.tried)):
+    for number in turns(len(probe.tried), fault):
         run_dir = tmp_path / str(number)
         _stop_in_the_middle(run_dir)
         before = (run_dir / LOG).read_bytes()

@@ -19,6 +19,7 @@ from tests.support.faults import CHANGING, MODE, Fault, FaultFileSystem, Snapsho
 from tests.support.faults_cases import (
     CaseFileSystem,
     Stage,
+    crossed,
     faults,
     few_lengths,
     many_lengths,
@@ -29,6 +30,7 @@ from tests.support.faults_cases import (
 from tests.support.faults_checks import check_passed
 from tests.support.faults_scenarios import SCENARIO, SCENARIOS
 from tests.support.faults_tally import TALLY
+from tests.support.thorough import IS_THOROUGH, spread
 from tests.support.toy import Killed
 
 QUICK_CASES = 6
@@ -46,12 +48,6 @@ def stages(tmp_path_factory) -> dict[str, Stage]:
 def judge(stage: Stage, fault: Fault, problems: list[str]) -> list[str]:
     TALLY.add(stage.scenario, fault.mode, problems=problems, operations=len(stage.operations))
     return [f"{fault}: {problem}" for problem in problems]
-
-
-def spread(items: list[Fault], count: int, *, first: int) -> list[Fault]:
-    """Take `count` items at even distances, coprime to nothing in particular, beginning at `first`."""
-    step = len(items) / count
-    return [items[int(first + index * step) % len(items)] for index in range(count)]
 
 
 @pytest.mark.parametrize("name", SCENARIO)
@@ -79,8 +75,11 @@ def test_a_sample_of_faults_does_no_harm(name, stages, tmp_path):
 @pytest.mark.parametrize("name", SCENARIO)
 def test_no_fault_at_any_operation_does_harm(name, stages, tmp_path):
     stage = stages[name]
-    every = list(faults(stage.operations, lengths=many_lengths))
-    every = spread(every, SCENARIO[name].most or len(every), first=0)
+    if IS_THOROUGH:
+        every = list(faults(stage.operations, lengths=many_lengths))
+    else:
+        every = crossed(stage.operations)
+        every = spread(every, SCENARIO[name].most or len(every), first=0)
     halves = [every[::2], every[1::2]]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(try_cases, cycle([stage]), halves, [tmp_path / "a", tmp_path / "b"]))
@@ -91,6 +90,15 @@ def test_no_fault_at_any_operation_does_harm(name, stages, tmp_path):
         for problem in judge(stage, fault, result)
     ]
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:20])
+
+
+@pytest.mark.parametrize("name", SCENARIO)
+def test_the_crossed_faults_leave_out_no_operation_and_no_mode(name, stages):
+    operations = stages[name].operations
+    every, chosen = list(faults(operations, lengths=few_lengths)), crossed(operations)
+    assert set(chosen) <= set(every)
+    assert {fault.number for fault in chosen} == set(range(len(operations)))
+    assert {fault.mode for fault in chosen} == {fault.mode for fault in every}
 
 
 def log_writes(stage: Stage) -> list[int]:
@@ -136,7 +144,8 @@ def test_a_line_torn_at_some_lengths_is_a_torn_tail(name, stages, tmp_path):
 @pytest.mark.parametrize("name", ["session start", "append", "checkpoint", "evaluation file", "session end"])
 def test_a_line_torn_at_any_byte_is_a_torn_tail(name, stages, tmp_path):
     stage = stages[name]
-    assert not list(torn_at_every_byte(name, stage, tmp_path, log_writes(stage)[:3], step=1))
+    writes = log_writes(stage)[: 3 if IS_THOROUGH else 1]
+    assert not list(torn_at_every_byte(name, stage, tmp_path, writes, step=1))
 
 
 def test_a_fault_that_stays_fails_everything_after_it():

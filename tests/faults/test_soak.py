@@ -22,6 +22,7 @@ from tests.support.faults_checks import check_passed
 from tests.support.faults_server import Server
 from tests.support.faults_tally import TALLY
 from tests.support.reading import events
+from tests.support.thorough import IS_THOROUGH
 from tests.trainer.records import final_evaluation, final_tensors
 
 pytest.importorskip("torch")
@@ -31,7 +32,7 @@ from tests.trainer.tiny import write_dataset
 
 TRAIN = "tests.support.faults_training:train"
 SEED = int(os.environ.get("FAULTS_SEED", "20260101"))
-KILLS = 200
+KILLS = 200 if IS_THOROUGH else 50
 PATIENCE_SECONDS = 2.0
 """How soon a signal must be answered."""
 

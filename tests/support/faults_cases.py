@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +70,28 @@ def faults(operations: Sequence[Operation], *, lengths: Callable[[int], Sequence
                 yield from (Fault(mode.name, number, length) for length in lengths(operation.size))
             else:
                 yield Fault(mode.name, number)
+
+
+def crossed(operations: Sequence[Operation]) -> list[Fault]:
+    """Return a death before each operation and inside each write, and of the other modes two in turn at each.
+
+    Each kind of operation meets its modes that way one after the other, and a mode that had no turn its first one.
+    """
+    chosen: list[Fault] = []
+    turns: Counter[str] = Counter()
+    every = list(faults(operations, lengths=few_lengths))
+    for number, found in groupby(every, key=lambda fault: fault.number):
+        deaths: list[Fault] = []
+        others: list[Fault] = []
+        for fault in found:
+            (deaths if fault.mode in ("killed before", "torn") else others).append(fault)
+        name = operations[number].name
+        turned = others[turns[name] % len(others) :] + others[: turns[name] % len(others)]
+        turns[name] += 2
+        chosen += [*deaths, *turned[:2]]
+    first = {fault.mode: fault for fault in reversed(every)}
+    met = {fault.mode for fault in chosen}
+    return chosen + [fault for mode, fault in first.items() if mode not in met]
 
 
 def few_lengths(size: int) -> Sequence[int]:
