@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from ledger.audit.corpus import Corpus, epoch_tokens, identities_in_mix
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.track import Track
-from ledger.records.events import AnyEvent, SessionStart, Train, UnknownEvent
-from ledger.records.parts import Cursor, Position
+from ledger.records.events import AnyEvent, SessionEnd, SessionStart, Train, UnknownEvent
+from ledger.records.parts import Cursor, Position, StateDigests
+from ledger.storage.canonical import digest_of
 
 __all__ = ["CursorChecker", "EpochLengths", "PositionChecker", "microbatches_by_source", "spell"]
 
@@ -52,7 +55,7 @@ class EpochLengths:
 
 
 class CursorChecker(Checker):
-    """LG210: from one train event to the next the cursor moves by the window's microbatches."""
+    """LG210: from one train event to the next the cursor moves by the window's microbatches, and is the live one."""
 
     rules: ClassVar[tuple[str, ...]] = ("LG210",)
 
@@ -66,11 +69,13 @@ class CursorChecker(Checker):
         self._epochs.learn(event.cursor)
         self._cursor = event.cursor
         self._check_bounds(event.cursor, event.tokens_per_microbatch)
+        self._check_digest(event.cursor, event.state)
 
     def on_train(self, event: Train) -> None:
         """Compare the cursor's move with what the window consumed."""
         before, track = self._cursor, self.stream.track
         self._cursor = event.cursor
+        self._check_digest(event.cursor, event.state)
         if before is None or track is None or self.stream.previous is None:
             return
         size = track.start.tokens_per_microbatch
@@ -89,6 +94,11 @@ class CursorChecker(Checker):
         for source, count in lawful.items():
             move = ({source: before[source]}, {source: event.cursor[source]})
             self._check_move(*move, consumed=count * size, size=size)
+
+    def on_session_end(self, event: SessionEnd) -> None:
+        """The state that a session ends with stands where its last event with a cursor does."""
+        if self._cursor is not None and self.stream.previous is not None:
+            self._check_digest(self._cursor, event.state)
 
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Behind a damaged place the next train event is the new beginning."""
@@ -135,6 +145,14 @@ class CursorChecker(Checker):
                     f"{source} stands at offset {at.offset}, expected a multiple of {size} below the epoch's "
                     f"{length if length is not None else 'length'}"
                 )
+
+    def _check_digest(self, cursor: Cursor, state: StateDigests | None) -> None:
+        """Check that the digest of the live cursor is that of the cursor beside it."""
+        if state is None or state.cursor == digest_of(msgspec.to_builtins(cursor)):
+            return
+        self._report(
+            f"the digest of the live cursor is {state.cursor}, which is not that of the cursor beside it, {spell(cursor)}"
+        )
 
     def _report(self, problem: str, **evidence: int) -> None:
         self.findings.add("LG210", problem, where=self.stream.where, evidence=dict(evidence))

@@ -113,7 +113,8 @@ COUNTER_RULES: Final = (
         severities=("error",),
         meaning="From one train event to the next the cursor moves by the window's microbatches, through "
         "whole epochs of one length: the repeated part of the recipe, else the usable tokens of the "
-        "manifest. In a mix each source moves by the microbatches that the law of the mix gives it.",
+        "manifest. In a mix each source moves by the microbatches that the law of the mix gives it. Where an event "
+        "states digests of the live state, that of the cursor is the digest of the cursor beside it.",
         causes="A loader restarted, skipped too little or twice after a resume; prefetched batches counted "
         "as consumed; accumulation was forgotten in the fast-forward.",
         advice="Take the cursor from the reader's position behind the last consumed batch, never from the "

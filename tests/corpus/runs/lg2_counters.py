@@ -141,6 +141,21 @@ def a_dropped_tail_in_one_epoch_only(events: Events) -> None:
     cursor["offset"] += 4
 
 
+@edited("LG210", "plain", says="is not that of the cursor beside it, train (0, 32)")
+def a_live_cursor_that_is_not_the_one_beside_it(events: Events) -> None:
+    of_kind(events, "train")[1]["state"]["cursor"] = OTHER
+
+
+@edited("LG210", "plain", says="the digest of the live cursor is None")
+def a_start_whose_live_cursor_is_not_the_one_beside_it(events: Events) -> None:
+    of_kind(events, "session_start")[0]["state"]["cursor"] = None
+
+
+@edited("LG210", "weightless")
+def an_end_whose_live_cursor_is_not_the_last_one(events: Events) -> None:
+    of_kind(events, "session_end")[-1]["state"]["cursor"] = OTHER
+
+
 @edited("LG211", "plain", severity="missing")
 def one_batch_recurs(events: Events) -> None:
     first, second = of_kind(events, "train")[:2]

@@ -59,7 +59,11 @@ def renumber(events: Events) -> None:
 def edit(run_dir: Path, change: Edit, *, trainer: Callable[[dict[str, Any]], None] | None = None) -> None:
     """Change the events and write the run anew; `trainer` also changes what trainer.json says."""
     events = read_events(run_dir)
+    live = [(event, digest_of(event["cursor"])) for event in events if "cursor" in event and event["state"]]
     change(events)
+    for event, before in live:  # a digest that was the cursor's stays so
+        if event["state"] and event["state"]["cursor"] == before:
+            event["state"]["cursor"] = digest_of(event["cursor"])
     _Rebuild(run_dir, trainer=trainer).write(events)
 
 
