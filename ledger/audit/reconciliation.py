@@ -28,6 +28,7 @@ from ledger.audit.locking import LockChecker
 from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.movement import MovementChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
+from ledger.audit.parameters import ParameterChecker
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
 from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
 from ledger.audit.recurrence import RecurrenceChecker
@@ -151,6 +152,7 @@ class _Checkers:
                 redone,
                 checkpoints,
                 OptimizerStepChecker(stream),
+                ParameterChecker(stream),
                 LiveDigestChecker(stream),
                 MovementChecker(stream),
                 StrayChecker(stream),

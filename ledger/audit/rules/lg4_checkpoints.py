@@ -35,7 +35,8 @@ CHECKPOINT_RULES: Final = (
         severities=("error",),
         meaning="The folder's name, manifest.json, trainer.json and the checkpoint event state the same "
         "counters, cursor, data_chain, state digests, run, session, recipe and data; kind and bytes agree, and the "
-        "digests are those of the train event just before, where it states any.",
+        "digests are those of the train event just before, where it states any. The tensors hold the parameters that "
+        "the run states of its model and of its optimizer's groups.",
         causes="A folder was renamed or copied; parameters of one step were saved with the state of another.",
         advice="Do not resume from it. Look at what differs; the event on the log is the more trustworthy "
         "side.",
