@@ -151,7 +151,8 @@ class CursorChecker(Checker):
         if state is None or state.cursor == digest_of(msgspec.to_builtins(cursor)):
             return
         self._report(
-            f"the digest of the live cursor is {state.cursor}, which is not that of the cursor beside it, {spell(cursor)}"
+            f"the digest of the live cursor is {state.cursor}, which is not that of the cursor beside it, "
+            f"{spell(cursor)}"
         )
 
     def _report(self, problem: str, **evidence: int) -> None:
