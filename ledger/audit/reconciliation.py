@@ -12,6 +12,7 @@ from ledger import __version__
 from ledger.audit.account import account_of, status_of
 from ledger.audit.batches import BatchChecker
 from ledger.audit.checkpoints import CheckpointChecker
+from ledger.audit.claims import ClaimChecker
 from ledger.audit.completion import CompletionChecker
 from ledger.audit.control import ControlChecker
 from ledger.audit.corpus import Corpus, require_dataset
@@ -165,6 +166,7 @@ class _Checkers:
                 completion,
                 seal,
                 against,
+                ClaimChecker(stream),
             ],
             data=of_data,
             completion=completion,

@@ -7,15 +7,13 @@ from pathlib import Path
 
 from ledger.maintain.sealing import refuse_sealed
 from ledger.records.documents import Verdict
+from ledger.records.layout import VERDICT
 from ledger.storage.atomic import replace_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.filesystem import OS, FileSystem
 from ledger.storage.mounts import refuse_network_file_system
 
 __all__ = ["VERDICT", "require_open", "write_verdict"]
-
-VERDICT = "verdict.json"
-"""The last verdict that was written."""
 
 
 def write_verdict(

@@ -27,6 +27,7 @@ __all__ = [
     "RUN",
     "SEAL",
     "TRAINER_STATE",
+    "VERDICT",
     "WAIVERS",
     "checkpoint_name",
     "parse_checkpoint_name",
@@ -47,6 +48,7 @@ QUARANTINE: Final = "quarantine"
 LOGS: Final = "logs"
 RECIPE_LOCK: Final = "recipe.lock.json"
 SEAL: Final = "seal.json"
+VERDICT: Final = "verdict.json"
 WAIVERS: Final = "waivers.json"
 MANIFEST: Final = "manifest.json"
 TRAINER_STATE: Final = "trainer.json"
@@ -58,7 +60,7 @@ OWN_FOLDERS: Final = frozenset(
 )
 """Folders that may lie in a run folder."""
 
-OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, RECIPE_LOCK, "verdict.json", WAIVERS}
+OWN_NAMES: Final = OWN_FOLDERS | {LOCK, LOG, RUN, SEAL, RECIPE_LOCK, VERDICT, WAIVERS}
 """What may lie in a run folder."""
 
 _CHECKPOINT: Final = re.compile(r"step-([0-9]{8,16})-s([0-9]{2,9})\Z")

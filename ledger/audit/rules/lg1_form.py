@@ -60,8 +60,9 @@ FORM_RULES: Final = (
         title="pinned positions lie on the chain",
         severities=("error",),
         meaning="run.json, every checkpoint of this run and its seal name a line of the log by seq and chain digest, "
-        "and so does a head that somebody noted (--expect-head). Each such line is still there with that digest. "
-        "What lies behind the last of them could be cut off unnoticed; the report says from where on.",
+        "and so do a kept verdict.json and a head that somebody noted (--expect-head). Each such line is still there "
+        "with that digest. What lies behind the last of them could be cut off unnoticed; the report says from where "
+        "on.",
         causes="The log was cut at a line's end, rolled back to an older copy, or rewritten behind its "
         "checkpoints; a checkpoint or run.json was copied in from another run; the head was noted of another run.",
         advice="Restore the newer copy of metrics.jsonl. What the log lost cannot be reconstructed from "

@@ -1,6 +1,7 @@
 """Broken runs, made by code from honest ones: at least one for each rule and each kind that the field reports."""
 
 from tests.corpus.runs import (
+    claims,
     field,
     forged,
     lg1_form,
@@ -17,6 +18,7 @@ from tests.corpus.runs.base import CASES, Case
 __all__ = [
     "CASES",
     "Case",
+    "claims",
     "field",
     "forged",
     "lg1_form",
