@@ -45,8 +45,27 @@ class DataChecker(Checker):
                 where=self.stream.where,
                 evidence={"found": event.data.train, "expected": first.train},
             )
+        if event.session == 1:
+            self._check_continued(event)
         if self.stream.track is not None:
             self._corpus.attend(self.stream.track)
+
+    def _check_continued(self, event: SessionStart) -> None:
+        """A run that continues another one reads what that one read."""
+        parent = None if event.run is None else event.run.parent
+        if parent is None or parent.mode != "continue":
+            return
+        manifest = self.stream.files.parent_manifest
+        if manifest.document is None or manifest.sha256 != parent.manifest_sha256:
+            return  # LG601 says why
+        expected = manifest.document.data.train
+        if event.data.train != expected:
+            self.findings.add(
+                "LG501",
+                "continues another run, but reads other data than its parent did",
+                where=self.stream.where,
+                evidence={"found": event.data.train, "expected": expected},
+            )
 
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Note which shards were rehashed while training."""

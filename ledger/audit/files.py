@@ -34,6 +34,7 @@ from ledger.records.layout import (
     ENVIRONMENTS,
     EVALUATIONS,
     MANIFEST,
+    PARENT_MANIFEST,
     RECIPES,
     RUN,
     SEAL,
@@ -112,6 +113,11 @@ class RunFiles:
     def seal(self) -> Loaded[Seal]:
         """seal.json."""
         return self.load(SEAL, Seal, max_bytes=MAX_MANIFEST_BYTES)
+
+    @cached_property
+    def parent_manifest(self) -> Loaded[CheckpointManifest]:
+        """The manifest of the other run's checkpoint that a branch run began at."""
+        return self.load(PARENT_MANIFEST, CheckpointManifest, max_bytes=MAX_MANIFEST_BYTES)
 
     def recipe(self, sha256: str) -> Loaded[Recipe]:
         """Return the recipe with this digest."""

@@ -8,7 +8,7 @@ from ledger.audit.files import CheckpointFolder
 from ledger.audit.stream import Stream
 from ledger.records.documents import CheckpointManifest
 from ledger.records.events import SessionStart
-from ledger.records.layout import MANIFEST, PARENT_MANIFEST
+from ledger.records.layout import MANIFEST
 from ledger.records.parts import Counters, Cursor, Parent, StateDigests
 
 __all__ = ["ParentCheckpoint", "resolve_parent", "starts_from_beginning"]
@@ -18,6 +18,7 @@ __all__ = ["ParentCheckpoint", "resolve_parent", "starts_from_beginning"]
 class ParentCheckpoint:
     """What is known of the checkpoint that a session starts from."""
 
+    run: str
     session: int
     counters: Counters
     seq: int
@@ -51,6 +52,7 @@ def resolve_parent(stream: Stream, start: SessionStart) -> ParentCheckpoint | No
         return _from_manifest(manifest)
     standing = captured.standing
     return ParentCheckpoint(
+        run=parent.run,
         session=captured.event.session,
         counters=captured.event.at.counters,
         seq=captured.event.at.seq,
@@ -61,7 +63,7 @@ def resolve_parent(stream: Stream, start: SessionStart) -> ParentCheckpoint | No
 
 
 def _of_other_run(stream: Stream, parent: Parent) -> ParentCheckpoint | None:
-    loaded = stream.files.load(PARENT_MANIFEST, CheckpointManifest)
+    loaded = stream.files.parent_manifest
     if loaded.document is None or loaded.sha256 != parent.manifest_sha256:
         return None
     return _from_manifest(loaded.document)
@@ -75,6 +77,7 @@ def _manifest_with(folder: CheckpointFolder | None, sha256: str) -> CheckpointMa
 
 def _from_manifest(manifest: CheckpointManifest) -> ParentCheckpoint:
     return ParentCheckpoint(
+        run=manifest.run_id,
         session=manifest.session,
         counters=manifest.counters,
         seq=manifest.log.seq,

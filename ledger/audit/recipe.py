@@ -12,7 +12,7 @@ from ledger.audit.stream import Checker, Stream
 from ledger.errors import EvidenceMissingError, LedgerError
 from ledger.history import Session
 from ledger.recipes import TARGET_FIELD, LeafDifference, identity_sha256, recipe_differences
-from ledger.records.documents import CheckpointManifest, Environment, Recipe
+from ledger.records.documents import Environment, Recipe
 from ledger.records.events import (
     Amendment,
     AnyEvent,
@@ -77,7 +77,7 @@ class NamedFileChecker(Checker):
     def _check_parent(self, parent: RunParent) -> None:
         """Check the parent's manifest that a branch run keeps, and the recipe that this names."""
         self._check_file(PARENT_MANIFEST, parent.manifest_sha256)
-        manifest = self.stream.files.load(PARENT_MANIFEST, CheckpointManifest)
+        manifest = self.stream.files.parent_manifest
         if manifest.document is not None and manifest.sha256 == parent.manifest_sha256:
             self._check_file(PARENT_RECIPE, manifest.document.recipe_sha256)
 
@@ -191,7 +191,7 @@ class AmendmentChecker(Checker):
     def _inherited(self, session: Session) -> Recipe | None:
         """Return the recipe of another run's checkpoint that a branch run goes on from, where it is at hand."""
         parent = session.start.parent
-        manifest = self.stream.files.load(PARENT_MANIFEST, CheckpointManifest)
+        manifest = self.stream.files.parent_manifest
         if parent is None or manifest.document is None or manifest.sha256 != parent.manifest_sha256:
             return None
         recipe = self.stream.files.load(PARENT_RECIPE, Recipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import ClassVar, Final
 
 from ledger.audit.causes import cause_of_restored
@@ -11,7 +12,7 @@ from ledger.audit.replay import describe
 from ledger.audit.stream import Checker, Stream
 from ledger.records.events import SessionStart
 from ledger.records.fields import FIRST_DATA_CHAIN, Json
-from ledger.records.layout import LOG
+from ledger.records.layout import LOG, checkpoint_name
 from ledger.records.parts import COUNTER_NAMES, ZERO, StateDigests, Superseded
 
 __all__ = ["GeometryChecker", "ParentChecker", "SessionChecker", "StartChecker"]
@@ -83,8 +84,12 @@ class ParentChecker(Checker):
             return (
                 f"starts {event.start!r} with the parent {event.parent}, but the run's parent is {run_parent}"
             )
-        if run_parent and event.parent and run_parent.manifest_sha256 != event.parent.manifest_sha256:
-            return "starts from another checkpoint than the one that the run says it branched from"
+        if run_parent and event.parent:
+            named = (event.parent.run, event.parent.manifest_sha256)
+            if named != (run_parent.run, run_parent.manifest_sha256):
+                return "starts from another checkpoint than the one that the run says it branched from"
+            if run_parent.run == event.run_id:
+                return "says that the run branched from itself"
         return None
 
     def _beginning_problem(self, event: SessionStart) -> str | None:
@@ -102,19 +107,18 @@ class ParentChecker(Checker):
         return None
 
     def _check_path(self, event: SessionStart) -> None:
-        parent = event.parent
-        if parent is None or starts_from_beginning(self.stream, event):
+        parent, resolved = event.parent, resolve_parent(self.stream, event)
+        if parent is None or resolved is None:
             return
-        resolved = resolve_parent(self.stream, event)
-        if resolved is None:
-            return
-        stated = (parent.session, parent.step)
-        found = (resolved.session, resolved.counters.step)
-        if stated != found or parent.session >= event.session:
+        is_own = not starts_from_beginning(self.stream, event)
+        stated = (parent.run, parent.session, parent.step)
+        found = (resolved.run, resolved.session, resolved.counters.step)
+        is_named = PurePosixPath(parent.checkpoint).name == checkpoint_name(step=found[2], session=found[1])
+        if stated != found or not is_named or (is_own and parent.session >= event.session):
             self.findings.add(
                 "LG305",
-                f"session {event.session} says that its parent {parent.checkpoint} is of session "
-                f"{parent.session}, step {parent.step}; it is of session {found[0]}, step {found[1]}",
+                f"session {event.session} says that its parent {parent.checkpoint} is of run {stated[0]}, session "
+                f"{stated[1]}, step {stated[2]}; it is of run {found[0]}, session {found[1]}, step {found[2]}",
                 where=self.stream.where,
                 evidence={"stated": list(stated), "found": list(found)},
             )
@@ -141,6 +145,16 @@ class ParentChecker(Checker):
                 "LG303",
                 f"session {event.session} states as superseded {', '.join(wrong)}",
                 where=self.stream.where,
+            )
+
+    def finish(self) -> None:
+        """Say how far the parent of a branch run was looked at."""
+        facts = self.stream.history.facts
+        if facts is not None and facts.parent is not None:
+            self.findings.skip(
+                "the parent run",
+                f"of run {facts.parent.run} nothing was looked at but the manifest and the recipe in parent/; whether "
+                "its log and its checkpoint still hold, only ledger reconcile of that run tells",
             )
 
 

@@ -56,7 +56,8 @@ SESSION_RULES: Final = (
         title="the branch is one path",
         severities=("error",),
         meaning="Followed back from the last session, each parent is a checkpoint of an earlier session, of "
-        "the session and step it is said to be, up to the run's starting counters.",
+        "the session and step it is said to be, up to the run's starting counters. So is the checkpoint of another run "
+        "that a branch began at, by the manifest in parent/.",
         causes="A session_start was edited, or sessions were spliced together from several logs.",
         advice="Compare the named session_start with the checkpoint it names.",
     ),

@@ -15,7 +15,7 @@ DATA_RULES: Final = (
         severities=("error", "missing"),
         meaning="The identities (metadata_sha256) that each session names are those the run started with, "
         "and the dataset at hand has that identity; another one there is missing evidence, because nothing "
-        "can be checked against it.",
+        "can be checked against it. A branch that continues another run reads what its parent read.",
         causes="The corpus was prepared again under the same path, or another path was given on resume.",
         advice="Give the original dataset with --data, or restore it.",
     ),

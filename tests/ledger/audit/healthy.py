@@ -19,6 +19,7 @@ from ledger.records.documents import Verdict
 from ledger.records.locks import LockedPilot, RecipeLock
 from ledger.records.parts import Cursor, DataIdentities, Position
 from ledger.storage.documents import document_sha256
+from tests.ledger.audit.branching import BRANCHED
 from tests.ledger.audit.reading import READING, DataSettings
 from tests.support.toy import (
     DATA_SHA256,
@@ -243,26 +244,30 @@ def sealed(run_dir: Path) -> None:
     (run_dir / "logs" / "later.txt").write_text("for people")
 
 
-HEALTHY = {
-    make.__name__: make
-    for make in (
-        plain,
-        interrupted,
-        resumed,
-        skipping,
-        scaling,
-        warming,
-        locked,
-        sparse,
-        weightless,
-        closing,
-        without_checkpoint,
-        orphaned,
-        repeating,
-        moved,
-        sealed,
-    )
-} | READING
+HEALTHY = (
+    {
+        make.__name__: make
+        for make in (
+            plain,
+            interrupted,
+            resumed,
+            skipping,
+            scaling,
+            warming,
+            locked,
+            sparse,
+            weightless,
+            closing,
+            without_checkpoint,
+            orphaned,
+            repeating,
+            moved,
+            sealed,
+        )
+    }
+    | READING
+    | BRANCHED
+)
 
 INCOMPLETE = {"interrupted": {"LG304", "LG701"}}
 """What an honest run that is not done lacks."""

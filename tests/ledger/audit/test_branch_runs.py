@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 
 from ledger.audit import reconcile
+from ledger.maintain import seal_run
 from ledger.records.documents import CheckpointManifest, Recipe
+from ledger.records.layout import checkpoint_name
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import document_bytes
+from tests.ledger.audit.branching import PARENT_CHECKPOINT, continued, parent_of
 from tests.ledger.audit.editing import Events, edit, read_events
 
 ZERO = dict.fromkeys(("step", "attempts", "skipped", "microbatches", "tokens_seen", "loss_tokens"), 0)
@@ -40,7 +44,9 @@ def branch(run: Path, *, mode: str, other: dict[str, Any] | None = None, **chang
     digest = sha256_hex(data)
 
     def change(events: Events) -> None:
-        parent = {"run": "other", "session": 1, "step": 3, "checkpoint": "checkpoints/step-00000003-s01"}
+        step = manifest["counters"]["step"]
+        name = f"checkpoints/{checkpoint_name(step=step, session=1)}"
+        parent = {"run": "other", "session": 1, "step": step, "checkpoint": name}
         events[0] |= {"start": "branch", "parent": parent | {"manifest_sha256": digest}}
         events[0]["run"]["parent"] = {"run": "other", "manifest_sha256": digest, "mode": mode}
 
@@ -123,3 +129,53 @@ def test_an_initialised_run_may_be_another_experiment(copy_of: Callable[[str], P
     run = copy_of("plain")
     branch(run, mode="initialise", other={"optimizer.learning_rate": 0.5})
     assert reconcile(run).findings == []
+
+
+def _cut(parent: Path) -> None:
+    log = parent / "metrics.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-4]))
+
+
+def _edit(parent: Path) -> None:
+    log = parent / "metrics.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"loss":2', b'"loss":1', 1))
+
+
+def _change_checkpoint(parent: Path) -> None:
+    (parent / PARENT_CHECKPOINT / "model.safetensors").write_bytes(b"other weights")
+
+
+def _add_to_the_sealed(parent: Path) -> None:
+    seal_run(parent, reconcile(parent, rehash=True))
+    (parent / "exports").mkdir()
+    (parent / "exports" / "later.safetensors").write_bytes(b"weights")
+
+
+def test_a_damaged_parent_leaves_its_branch_as_it_is_and_the_branch_says_that_it_did_not_look(tmp_path: Path):
+    parent, run = parent_of(tmp_path / "run"), tmp_path / "run"
+    continued(run)
+    for damage in (_cut, _edit, _change_checkpoint, _add_to_the_sealed):
+        whole = tmp_path / damage.__name__
+        shutil.copytree(parent, whole)
+        damage(parent)
+        assert reconcile(parent, rehash=True).verdict == "failed"
+        verdict = reconcile(run, rehash=True)
+        assert (verdict.verdict, verdict.findings) == ("passed", [])
+        shutil.rmtree(parent)
+        whole.rename(parent)
+    shutil.rmtree(parent)
+    verdict = reconcile(run, rehash=True)
+    assert (verdict.verdict, verdict.findings) == ("passed", [])
+    assert "LG302" in verdict.checked
+    said = verdict.not_checked["the parent run"]
+    assert read_events(run)[0]["parent"]["run"] in said
+    assert "nothing was looked at but the manifest and the recipe" in said
+
+
+def test_without_its_parent_s_manifest_a_branch_says_what_it_cannot_judge(tmp_path: Path):
+    continued(tmp_path / "run")
+    (tmp_path / "run" / "parent" / "manifest.json").unlink()
+    verdict = reconcile(tmp_path / "run")
+    assert verdict.not_checked["LG302"] == "the manifest that the run branched from is not at hand"
+    assert "LG302" not in verdict.checked
+    assert "LG602" in verdict.not_checked
