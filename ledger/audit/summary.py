@@ -118,9 +118,9 @@ class Summary(Document):
 def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None) -> Summary:
     """Return what the latest session did; form and counters of the whole log are checked (LG1, LG2).
 
-    With `require_end` the latest session must have ended at exactly that step: without an end the verdict is
-    incomplete, at another step it is failed. Nothing is said about checkpoints, data or several sessions
-    together: that is what `reconcile` is for.
+    A latest session without an end cannot be judged: the verdict is incomplete. With `require_end` it must have ended
+    at exactly that step, else the verdict is failed. How it ended is told and not judged, and nothing is said about
+    checkpoints, data or several sessions together: that is what `reconcile` is for.
 
     Raises:
         UsageError: the path is not a run's folder, or the step is negative.
@@ -134,9 +134,7 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
     audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream), tally])
     sessions = tally.summaries()
     verdict = outcome(stream.findings, is_live=stream.is_live)
-    if verdict == "passed" and not sessions:
-        verdict = "incomplete"
-    if require_end is not None and verdict != "failed":
+    if verdict != "failed":
         verdict = _judge_end(sessions, require_end, otherwise=verdict)
     facts = stream.history.facts
     return Summary(
@@ -156,10 +154,10 @@ def summarize(run_dir: str | os.PathLike[str], *, require_end: int | None = None
     )
 
 
-def _judge_end(sessions: list[SessionSummary], step: int, *, otherwise: Outcome) -> Outcome:
+def _judge_end(sessions: list[SessionSummary], step: int | None, *, otherwise: Outcome) -> Outcome:
     if not sessions or sessions[-1].status == "no end":
         return "incomplete"
-    return otherwise if sessions[-1].last.step == step else "failed"
+    return otherwise if step in (None, sessions[-1].last.step) else "failed"
 
 
 def _best_loss(stream: Stream) -> BestLoss | None:

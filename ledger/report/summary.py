@@ -27,6 +27,10 @@ def summary_lines(
         yield Line("a writer holds the run: this is how far its log had come")
     if summary.verdict == "passed":
         yield Line("judged: the log's form and counters; whether the run is done: ledger reconcile")
+    elif not summary.is_live and summary.latest is not None and summary.latest.status == "no end":
+        yield Line(
+            "the latest session has no end: why it stopped, nobody can judge; resume it, or: ledger reconcile"
+        )
     if summary.required_end is not None:
         yield Line(f"required: a session_end at step {summary.required_end}")
     latest = summary.latest

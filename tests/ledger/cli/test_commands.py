@@ -30,6 +30,11 @@ def test_a_required_end_is_there_or_elsewhere_or_missing(run: str, step: str, co
     assert main(["summarize", str(healthy_run(run)), "--require-end", step]) == code
 
 
+@pytest.mark.parametrize(("run", "code"), [("resumed", 0), ("sparse", 0), ("interrupted", 3)])
+def test_a_latest_session_without_an_end_cannot_be_judged(run: str, code: int, healthy_run: Run):
+    assert main(["summarize", str(healthy_run(run))]) == code
+
+
 def test_json_goes_to_standard_output_alone(healthy_run: Run, capsys: pytest.CaptureFixture[str]):
     assert main(["reconcile", str(healthy_run("plain")), "--json"]) == 0
     shown = capsys.readouterr()

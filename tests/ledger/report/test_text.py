@@ -124,8 +124,13 @@ def test_a_summary_keeps_training_and_wall_clock_apart(healthy_run: Callable[[st
 
 
 def test_a_summary_that_passed_says_that_this_does_not_make_the_run_done(healthy_run: Callable[[str], Path]):
-    shown = text(summary_lines(summarize(healthy_run("interrupted"))))
+    shown = text(summary_lines(summarize(healthy_run("resumed"))))
     assert "PASSED\njudged: the log's form and counters; whether the run is done: ledger reconcile" in shown
+
+
+def test_a_summary_of_a_killed_session_is_incomplete_and_says_why(healthy_run: Callable[[str], Path]):
+    shown = text(summary_lines(summarize(healthy_run("interrupted"))))
+    assert "INCOMPLETE\nthe latest session has no end" in shown
 
 
 def test_numbers_and_durations_are_for_people():
