@@ -19,11 +19,18 @@ from ledger.audit.reconciliation import outcome, reconcile
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.subject import find_run, is_checkpoint, is_dataset, is_run, require_folder
 from ledger.dataset.verify import verify_dataset
-from ledger.errors import InvalidDocumentError, UsageError, VerificationError
+from ledger.errors import (
+    InvalidDocumentError,
+    NewerVersionError,
+    UnsafeError,
+    UsageError,
+    VerificationError,
+)
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.records.layout import CHECKPOINTS, MANIFEST
-from ledger.storage.files import is_folder
+from ledger.storage.files import is_folder, require_own_file, require_own_folder
+from ledger.storage.filesystem import OS
 
 __all__ = ["verify", "verify_attestation"]
 
@@ -46,6 +53,7 @@ def verify(
             given of something else.
         InvalidDocumentError: the folder is none of the three, or its manifest is malformed.
         VerificationError, EvidenceMissingError: the attestation is about something else; see `compare`.
+        UnsafeError: a file of a dataset, or of a checkpoint by itself, is a link, a pipe or a folder.
         NewerVersionError, UnsafeError, StorageError: as `reconcile`.
     """
     folder = require_folder(path, what="a run, a dataset or a checkpoint")
@@ -115,6 +123,8 @@ def _verify_dataset(folder: Path, *, progress: Callable[[int], object] | None) -
     findings = Findings()
     result = verify_dataset(folder, progress=progress)
     for problem in result.problems:
+        if isinstance(problem.error, UnsafeError | NewerVersionError):
+            raise problem.error
         rule = "LG503" if isinstance(problem.error, VerificationError) else "LG502"
         findings.add(rule, str(problem.error), where=problem.file, severity=problem.severity)
     account = {"kind": "dataset", "metadata_sha256": result.metadata_sha256, "files": result.files}
@@ -138,6 +148,7 @@ class _OneCheckpoint(RunFiles):
 
 
 def _verify_checkpoint(folder: Path, *, progress: Callable[[int], object] | None) -> Verdict:
+    require_own_folder(folder)
     files = _OneCheckpoint(folder.absolute())
     checkpoint = files.checkpoints.get(files.path)
     if checkpoint is None:
@@ -158,9 +169,14 @@ def _verify_checkpoint(folder: Path, *, progress: Callable[[int], object] | None
 
 def _check(stream: Stream, checkpoint: CheckpointFolder) -> None:
     manifest, findings = checkpoint.manifest, stream.findings
+    if isinstance(manifest.error, UnsafeError):
+        raise manifest.error
     if manifest.document is None:
         findings.add("LG401", f"is not complete: {manifest.error}", where=MANIFEST)
         return
+    for name in sorted(manifest.document.files):
+        if OS.exists(checkpoint.folder / name):
+            require_own_file(checkpoint.folder / name)
     trainer = stream.files.trainer_state(checkpoint)
     note_master_weights(checkpoint, manifest.document, findings, rehash=True)
     for rule, name, problem in checkpoint_problems(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from ledger.audit import reconcile, verify
+from ledger.errors import NewerVersionError, UnsafeError
 from tests.corpus.runs.lg3_lineage import replace_tensors
 
 FINAL = "checkpoints/step-00000006-s01"
@@ -74,3 +76,43 @@ def test_the_bytes_that_are_hashed_are_told(healthy_run: Callable[[str], Path]):
     told.clear()
     verify(run / FINAL, progress=told.append)
     assert sum(told) == sum(path.stat().st_size for path in files if FINAL in str(path))
+
+
+def link(path: Path) -> None:
+    """Put a link to a file in its place."""
+    path.symlink_to(path.rename(path.parent.parent / "elsewhere"))
+
+
+def pipe(path: Path) -> None:
+    """Put a pipe in the place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("stand_in", [link, pipe])
+def test_nothing_that_a_manifest_lists_is_followed_elsewhere(
+    stand_in: Break, healthy_run: Callable[[str], Path], tmp_path: Path
+):
+    run = healthy_run("on_dataset")
+    data = run.with_name("on_dataset-data")
+    listed = [path for path in data.iterdir() if path.name != "preparation.json"]
+    listed += next((run / "checkpoints").iterdir()).iterdir()
+    for number, file in enumerate(sorted(listed)):
+        copy = tmp_path / f"{stand_in.__name__}-{number}" / file.parent.name
+        shutil.copytree(file.parent, copy)
+        stand_in(copy / file.name)
+        with pytest.raises(UnsafeError, match=f"{file.name}: a (symbolic link|named pipe) stands here"):
+            verify(copy)
+    assert {path.name for path in listed} >= {
+        "metadata.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "manifest.json",
+    }
+
+
+def test_an_array_of_a_newer_form_is_refused_as_such(copy_of: Callable[[str], Path]):
+    shard = copy_of("on_dataset").with_name("on_dataset-data") / "train-00000.npy"
+    shard.write_bytes(shard.read_bytes().replace(b"NUMPY\x01", b"NUMPY\x04", 1))
+    with pytest.raises(NewerVersionError, match="format version 4"):
+        verify(shard.parent)
