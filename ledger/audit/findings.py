@@ -81,11 +81,11 @@ class Findings:
 
     def skip(self, rule: str, reason: str) -> None:
         """Note that a rule could not be checked, wholly or in part; the first reason stands."""
-        self.not_checked.setdefault(rule, reason)
+        self.not_checked.setdefault(_storable(rule), _storable(reason))
 
     def exempt(self, rule: str, reason: str) -> None:
         """Note that a rule does not apply to this run."""
-        self.not_applicable.setdefault(rule, reason)
+        self.not_applicable.setdefault(rule, _storable(reason))
 
     def has(self, rule: str) -> bool:
         """Tell whether a rule has found anything."""

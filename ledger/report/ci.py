@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from ledger.audit.rules import RULES
 from ledger.records.documents import Finding, Severity, Verdict
 from ledger.records.fields import Json
+from ledger.records.layout import LOG, RUN
 
 __all__ = ["junit_xml", "sarif_log"]
 
@@ -26,12 +27,22 @@ LEVELS: Final[dict[Severity, str]] = {
     "warning": "warning",
     "hint": "note",
 }
+BASE: Final = "RUN"
+"""What paths are relative to in SARIF."""
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
-_LINE = re.compile(
-    r"\A(?P<file>[^ ]+) line (?P<line>[0-9]{1,9})(?: \(seq [0-9]+\))?(?:, byte (?P<byte>[0-9]{1,15}))?"
+_IN_LOG = re.compile(
+    rf"{re.escape(LOG)} "
+    r"(?:line (?P<line>[0-9]{1,9})(?: \(seq [0-9]+\))?(?:, byte (?P<byte>[0-9]{1,15}))?|byte [0-9]+|seq [0-9]+)"
+    r"|session [0-9]+(?:, seq [0-9]+)?"
 )
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Places in the log; any other is the path of a file, whatever its name looks like."""
+_IN_RUN_DOCUMENT = re.compile(rf"{re.escape(RUN)}, session [0-9]+")
+_NO_FILE: Final = frozenset({"", "--expect-head", "dataset"})
+"""Places that are no file's: the log stands for them, because every result needs one."""
+_RAW_BYTE = re.compile(rb"\\udc([89a-f][0-9a-f])")
+"""How findings spell a byte of a file's name that is no UTF-8."""
+_NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_xml(verdict: Verdict, *, run: str) -> str:
@@ -85,7 +96,8 @@ def _add_rule(
 
 def _case(suite: Element, name: str) -> Element:
     title = f"{name} {RULES[name].title}" if name in RULES else name
-    return SubElement(suite, "testcase", classname=f"ledger.{name[:3]}", name=_xml_text(title))
+    group = f"ledger.{name[:3]}" if name[:5] in RULES else "ledger"
+    return SubElement(suite, "testcase", classname=group, name=_xml_text(title))
 
 
 def _kind(found: Finding) -> str:
@@ -93,7 +105,7 @@ def _kind(found: Finding) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """Return text without the characters that XML cannot hold."""
+    """Return text without the characters that XML cannot hold, or that could steer a terminal."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -111,6 +123,7 @@ def sarif_log(verdict: Verdict, *, run: str) -> dict[str, Json]:
         "runs": [
             {
                 "tool": {"driver": driver},
+                "originalUriBaseIds": {BASE: {"description": {"text": "The folder of the run."}}},
                 "results": [_sarif_result(found, index=used.index(found.rule)) for found in verdict.findings],
                 "properties": {
                     "run": _xml_text(verdict.run_id or run),
@@ -153,15 +166,24 @@ def _sarif_result(found: Finding, *, index: int) -> dict[str, Json]:
 
 def _place(where: str) -> dict[str, Json]:
     """Return a finding's place: the file, and the line and byte where it names them."""
-    match = _LINE.match(where)
-    file = where.split(" ", maxsplit=1)[0] if match is None else match["file"]
-    place: dict[str, Json] = {"artifactLocation": {"uri": _uri(file), "uriBaseId": "RUN"}}
-    if match is not None:
-        place["region"] = {"startLine": max(1, int(match["line"]))}
+    match = _IN_LOG.fullmatch(where)
+    if match is None:
+        file = RUN if _IN_RUN_DOCUMENT.fullmatch(where) else LOG if where in _NO_FILE else where
+        return {"artifactLocation": _artifact(file)}
+    place: dict[str, Json] = {"artifactLocation": _artifact(LOG)}
+    if match["line"] is not None:
+        region: dict[str, Json] = {"startLine": max(1, int(match["line"]))}
         if match["byte"] is not None:
-            place["region"]["byteOffset"] = int(match["byte"])
+            region["byteOffset"] = int(match["byte"])
+        place["region"] = region
     return place
 
 
-def _uri(path: str) -> str:
-    return quote(path.encode("utf-8", "replace"))
+def _artifact(file: str) -> dict[str, Json]:
+    """Return where a file lies: in the run, or for an absolute path (a dataset's) anywhere."""
+    uri = quote(
+        _RAW_BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), file.encode("utf-8", "replace"))
+    )
+    if uri.startswith("/"):
+        return {"uri": f"file:///{uri.lstrip('/')}"}
+    return {"uri": uri, "uriBaseId": BASE}

@@ -14,7 +14,7 @@ from ledger.records.waivers import Waiver
 from ledger.report.ci import junit_xml, sarif_log
 from tests.ledger.audit.editing import edit, of_kind
 
-HOSTILE = "\x00\x1b[31m<script>&\ud7ff\ufffe \N{RIGHT-TO-LEFT OVERRIDE} ]]>"
+HOSTILE = "\x00\x7f\x9b\x1b[31m<script>&\ud7ff\ufffe \N{RIGHT-TO-LEFT OVERRIDE} ]]>"
 
 
 def broken(copy_of: Callable[[str], Path]) -> Verdict:
@@ -54,7 +54,8 @@ def test_hostile_text_comes_out_harmless(copy_of: Callable[[str], Path]):
     verdict = verdict.model_copy(update={"findings": [*verdict.findings, finding], "status": HOSTILE})
     text = junit_xml(verdict, run=HOSTILE)
     assert text.isascii()
-    assert "\x1b" not in text
+    assert not {"\x1b", "\x7f"} & set(text)
+    assert "&#155;" not in text
     suite = ET.fromstring(text)  # noqa: S314 (our own)
     assert "<script>" in "".join(suite.itertext())
     assert json.dumps(sarif_log(verdict, run=HOSTILE), ensure_ascii=True).isascii()
@@ -65,7 +66,7 @@ def test_a_finding_without_a_line_has_its_file(copy_of: Callable[[str], Path]):
     verdict = broken(copy_of).model_copy(update={"findings": [finding]})
     (result,) = sarif_log(verdict, run="run")["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"] == {
-        "artifactLocation": {"uri": "checkpoints/step", "uriBaseId": "RUN"}
+        "artifactLocation": {"uri": "checkpoints/step%201", "uriBaseId": "RUN"}
     }
 
 
@@ -88,7 +89,10 @@ SARIF = {
         "run": {
             "type": "object",
             "required": ["tool", "results"],
+            "additionalProperties": False,
             "properties": {
+                "originalUriBaseIds": {"type": "object"},
+                "properties": {"type": "object"},
                 "tool": {
                     "type": "object",
                     "required": ["driver"],
@@ -116,8 +120,11 @@ SARIF = {
         },
         "result": {
             "type": "object",
-            "required": ["message"],
+            "required": ["ruleId", "ruleIndex", "level", "message", "locations"],
+            "additionalProperties": False,
             "properties": {
+                "ruleId": {"type": "string"},
+                "properties": {"type": "object"},
                 "ruleIndex": {"type": "integer", "minimum": 0},
                 "level": {"$ref": "#/$defs/level"},
                 "message": {"$ref": "#/$defs/text"},
@@ -129,13 +136,21 @@ SARIF = {
                                 "required": ["artifactLocation"],
                                 "properties": {
                                     "artifactLocation": {
-                                        "properties": {"uri": {"pattern": r"^[A-Za-z0-9._~%/-]*$"}}
+                                        "properties": {
+                                            "uri": {
+                                                "pattern": r"^(file://)?([A-Za-z0-9._~/-]|%[0-9A-F]{2})+$"
+                                            },
+                                            "uriBaseId": {"type": "string"},
+                                        },
+                                        "additionalProperties": False,
                                     },
                                     "region": {
+                                        "minProperties": 1,
+                                        "additionalProperties": False,
                                         "properties": {
                                             "startLine": {"type": "integer", "minimum": 1},
                                             "byteOffset": {"type": "integer", "minimum": -1},
-                                        }
+                                        },
                                     },
                                 },
                             }
@@ -167,8 +182,57 @@ def test_sarif_has_what_its_standard_requires_whatever_the_names(copy_of: Callab
     verdict = verdict.model_copy(update={"findings": [*verdict.findings, *findings], "run_id": None})
     log = sarif_log(verdict, run="caf\udce9")
     jsonschema.Draft202012Validator(SARIF).validate(log)
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert sorted(set(rules)) == rules
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        assert {
+            place["physicalLocation"]["artifactLocation"].get("uriBaseId") for place in result["locations"]
+        } <= {
+            None,
+            *run["originalUriBaseIds"],
+        }
     assert json.loads(json.dumps(log)) == log
     json.dumps(log, ensure_ascii=False).encode()  # no lone surrogate
+
+
+PLACES = {
+    "checkpoints/a b#c%?.bin": "checkpoints/a%20b%23c%25%3F.bin",
+    "caf\\udce9 line": "caf%E9%20line",
+    "latest:of/all": "latest%3Aof/all",
+    "run.json, session 2": "run.json",
+    "line 3 (seq 2), byte 5": "line%203%20%28seq%202%29%2C%20byte%205",
+    "metrics.jsonl seq 7": "metrics.jsonl",
+    "metrics.jsonl byte 7": "metrics.jsonl",
+    "session 2, seq 5": "metrics.jsonl",
+    "--expect-head": "metrics.jsonl",
+    "/data/my set/train-00000.npy": "file:///data/my%20set/train-00000.npy",
+    "//data/x": "file:///data/x",
+}
+"""Where findings say that something is, and the URI of the file that they mean."""
+
+
+def test_a_place_names_its_whole_file_as_a_uri(copy_of: Callable[[str], Path]):
+    findings = [Finding(rule="LG406", severity="error", where=where, message="x") for where in PLACES]
+    log = sarif_log(broken(copy_of).model_copy(update={"findings": findings}), run="run")
+    places = [result["locations"][0]["physicalLocation"] for result in log["runs"][0]["results"]]
+    assert [place["artifactLocation"]["uri"] for place in places] == list(PLACES.values())
+    based = [place["artifactLocation"].get("uriBaseId") for place in places]
+    assert based == [None if uri.startswith("file:") else "RUN" for uri in PLACES.values()]
+
+
+def test_the_counts_of_a_suite_are_those_of_its_tests(copy_of: Callable[[str], Path]):
+    finding = Finding(rule="LG406", severity="missing", where=HOSTILE, message=HOSTILE)
+    verdict = broken(copy_of)
+    skipped = verdict.not_checked | {HOSTILE: HOSTILE}
+    verdict = verdict.model_copy(update={"findings": [*verdict.findings, finding], "not_checked": skipped})
+    suite = ET.fromstring(junit_xml(verdict, run=HOSTILE))  # noqa: S314 (our own)
+    for count, kind in (("tests", "."), ("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
+        cases = [case for case in suite.iter("testcase") if kind == "." or case.find(kind) is not None]
+        assert suite.attrib[count] == str(len(cases)), count
+    names = [(case.attrib["classname"], case.attrib["name"]) for case in suite.iter("testcase")]
+    assert len(set(names)) == len(names)
 
 
 def test_what_was_counted_and_not_kept_is_said(copy_of: Callable[[str], Path]):
