@@ -197,7 +197,14 @@ def _parse_statement(payload: bytes, *, path: Path) -> Statement:
     _require_type(value.get("_type"), STATEMENT_TYPE, path=path, place="`_type`")
     _require_type(value.get("predicateType"), PREDICATE_TYPE, path=path, place="`predicateType`")
     _require_known_version(value, path=path)
-    return validate_model(value, Statement, path=path, what="a statement that `ledger seal --attest` makes")
+    statement = validate_model(
+        value, Statement, path=path, what="a statement that `ledger seal --attest` makes"
+    )
+    if len(_digests(statement)) < len(statement.subject):
+        raise InvalidDocumentError(
+            "names a file twice", path=path, place="`subject`", expected="each file once"
+        )
+    return statement
 
 
 def _require_type(found: object, known: str, *, path: Path, place: str) -> None:

@@ -21,6 +21,7 @@ __all__ = ["Ed25519Public", "Ed25519Signer", "load_public_key", "load_signer"]
 
 _PRIVATE: Final = "-----BEGIN PRIVATE KEY-----"
 _PUBLIC: Final = "-----BEGIN PUBLIC KEY-----"
+_BEGIN: Final = "-----BEGIN "
 _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out KEY.pem"
 _EXTRACT: Final = "write the public half with: openssl pkey -in KEY.pem -pubout -out KEY.pub.pem"
 
@@ -73,6 +74,7 @@ def load_signer(pem: bytes, *, path: StrPath) -> Ed25519Signer:
         raise UsageError("is a public key", path=path, expected="the private key, to sign with")
     if _PRIVATE not in text:
         raise _no_key(path, "private")
+    _require_one(text, path=path)
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -93,6 +95,7 @@ def load_public_key(pem: bytes, *, path: StrPath) -> Ed25519Public:
         raise UsageError("is a private key", path=path, expected="the public key", advice=_EXTRACT)
     if _PUBLIC not in text:
         raise _no_key(path, "public")
+    _require_one(text, path=path)
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -100,6 +103,12 @@ def load_public_key(pem: bytes, *, path: StrPath) -> Ed25519Public:
     if not isinstance(key, Ed25519PublicKey):
         raise _other_kind(path, key)
     return Ed25519Public(key)
+
+
+def _require_one(text: str, *, path: StrPath) -> None:
+    """Insist on one key in a file: of several nobody can tell which one is meant."""
+    if text.count(_BEGIN) > 1:
+        raise UsageError("holds more than one key or certificate", path=path, expected="one ed25519 key")
 
 
 def _no_key(path: StrPath, kind: str) -> UsageError:

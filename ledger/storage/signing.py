@@ -9,7 +9,6 @@ import base64
 import binascii
 import importlib
 import stat
-from pathlib import Path
 from types import ModuleType
 from typing import Final, Protocol
 
@@ -17,7 +16,7 @@ from ledger.errors import InvalidDocumentError, UsageError, VerificationError
 from ledger.records.attestation import Envelope, EnvelopeSignature
 from ledger.storage.canonical import canonical_json
 from ledger.storage.documents import validate_model
-from ledger.storage.files import read_regular_file
+from ledger.storage.files import read_regular_file, real_path
 from ledger.storage.filesystem import OS, FileSystem, StrPath
 from ledger.storage.strict_json import MAX_DOCUMENT_BYTES, parse_json
 
@@ -77,7 +76,7 @@ def read_public_key(path: StrPath, *, fs: FileSystem = OS) -> PublicKey:
 
 def is_readable_by_others(path: StrPath, *, fs: FileSystem = OS) -> bool:
     """Tell whether others than its owner may read a file, links followed."""
-    return bool(fs.stat(Path(path).resolve()).st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    return bool(fs.stat(real_path(path)).st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
@@ -111,7 +110,8 @@ def parse_envelope(data: bytes, *, path: StrPath) -> Envelope:
     try:
         value = parse_json(data, path=path)
     except InvalidDocumentError as error:
-        raise _no_envelope(path, problem=f"{error.place}: {error.problem}") from error
+        place = "" if error.place is None else f"{error.place}: "
+        raise _no_envelope(path, problem=f"{place}{error.problem}") from error
     if not isinstance(value, dict) or "payload" not in value:
         raise _no_envelope(path, problem="it has no payload")
     return validate_model(value, Envelope, path=path, what="a DSSE envelope")
@@ -170,17 +170,31 @@ def require_signature(envelope: Envelope, key: PublicKey, *, path: StrPath) -> N
 
 
 def _decoded(text: str, *, path: StrPath, place: str) -> bytes:
-    """Decode base64 of either alphabet; nothing else may stand between."""
+    """Decode base64 of one of the two alphabets, in the one form that it has; nothing else may stand between."""
+    is_url_safe = not _URL_SAFE.keys().isdisjoint(map(ord, text))
+    plain = text.translate(_URL_SAFE) if is_url_safe else text
     try:
-        return base64.b64decode(text.translate(_URL_SAFE), validate=True)
+        found = base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidDocumentError(
-            f"is not base64: {error}", path=path, place=place, expected="base64, padded"
-        ) from error
+        raise _no_base64(str(error), path=path, place=place) from error
+    if is_url_safe and ("+" in text or "/" in text):
+        raise _no_base64("two alphabets are mixed", path=path, place=place)
+    if base64.b64encode(found).decode() != plain:
+        raise _no_base64("something stands behind its end", path=path, place=place)
+    return found
+
+
+def _no_base64(problem: str, *, path: StrPath, place: str) -> InvalidDocumentError:
+    return InvalidDocumentError(
+        f"is not base64: {problem}", path=path, place=place, expected="base64, padded"
+    )
 
 
 def _read_key(path: StrPath, *, fs: FileSystem) -> bytes:
-    return read_regular_file(Path(path).resolve(), max_bytes=_MAX_KEY_BYTES, fs=fs)
+    try:
+        return read_regular_file(real_path(path), max_bytes=_MAX_KEY_BYTES, fs=fs)
+    except InvalidDocumentError as error:
+        raise UsageError(error.problem, path=path, expected="a file with an ed25519 key in PEM") from error
 
 
 def _library() -> ModuleType:

@@ -211,6 +211,11 @@ WRONG = {
     "more rules": (set_in("predicate", "passedTests", to=["LG999"]), VerificationError, "another result"),
     "no subject": (set_in("subject", to=[]), InvalidDocumentError, "subject"),
     "fewer subjects": (lambda said: said["subject"].pop(), VerificationError, "does not cover"),
+    "the same subject twice": (
+        lambda said: said["subject"].append(said["subject"][0]),
+        InvalidDocumentError,
+        "names a file twice",
+    ),
     "foreign subject": (
         set_in("subject", 0, "name", to="../x"),
         VerificationError,

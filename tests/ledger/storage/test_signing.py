@@ -15,6 +15,7 @@ from ledger.errors import (
     EvidenceMissingError,
     InvalidDocumentError,
     LedgerError,
+    UnsafeError,
     UsageError,
     VerificationError,
 )
@@ -125,6 +126,9 @@ def test_one_good_signature_among_others_will_do(keys):
         ({"payload": "e30"}, InvalidDocumentError, "`payload`: is not base64"),
         ({"payload": "e 30="}, InvalidDocumentError, "`payload`: is not base64"),
         ({"payload": "ä"}, InvalidDocumentError, "`payload`: is not base64"),
+        ({"payload": "e30==="}, InvalidDocumentError, "is not base64"),
+        ({"payload": "e31="}, InvalidDocumentError, "something stands behind its end"),
+        ({"payload": "e3-/"}, InvalidDocumentError, "two alphabets are mixed"),
     ],
 )
 def test_what_was_altered_is_refused(keys, change, error, message):
@@ -239,3 +243,25 @@ def test_without_the_extra_its_name_is_said(keys, monkeypatch):
 def test_nothing_loads_the_extra_that_needs_no_key():
     code = "import sys, ledger.audit, ledger.cli.seal, ledger.cli.verify; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_file_that_holds_more_than_one_key_or_no_key_is_a_wrong_argument(keys, tmp_path):
+    (tmp_path / "two.pem").write_bytes(keys[0].read_bytes() * 2)
+    (tmp_path / "two.pub.pem").write_bytes(keys[1].read_bytes() * 2)
+    (tmp_path / "huge.pem").write_bytes(b"-" * 70_000)
+    (tmp_path / "circle.pem").symlink_to(tmp_path / "circle.pem")
+    for name, problem in {
+        "two.pem": "more than one key",
+        "two.pub.pem": "more than one key",
+        "huge.pem": "70,000 bytes",
+    }.items():
+        read = read_public_key if name == "two.pub.pem" else read_signer
+        with pytest.raises(UsageError, match=problem):
+            read(tmp_path / name)
+    with pytest.raises(UnsafeError):
+        read_signer(tmp_path / "circle.pem")
+
+
+def test_an_empty_file_is_no_attestation():
+    with pytest.raises(InvalidDocumentError, match="is no attestation: the file is empty"):
+        parse_envelope(b"", path=PATH)
