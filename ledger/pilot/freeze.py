@@ -10,8 +10,9 @@ from ledger import __version__
 from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, RefusedError, UnsafeError, UsageError
 from ledger.locks import SAME_RECIPE_STAGES, is_mutable_revision, lock_problems, read_lock, signed
-from ledger.pilot.kinds import STAGES
-from ledger.pilot.recheck import CheckedRun, CheckedStage, check_stage, read_pilot
+from ledger.pilot.datasets import pilot_data
+from ledger.pilot.gates import asks_less
+from ledger.pilot.recheck import CheckedRun, CheckedStage, check_stages, read_pilot
 from ledger.pilot.rehearsal import RATED_STAGE, Rehearsal, rehearsal_of
 from ledger.recipes import CHECKPOINT_SECTION, TARGET_FIELD, identity_leaves, leaf_class, leaf_values
 from ledger.records.dataset import DatasetSource
@@ -59,14 +60,20 @@ def freeze_pilot(
         UnsafeError: something in it is a secret, which a lock would hand on.
     """
     pilot = read_pilot(root)
-    stages = []
-    for stage in pilot.stages:
-        report(stage.stage)
-        stages.append(check_stage(root, stage))
-    rehearsal = rehearsal_of(_rated(root, stages).folder)
+    data = pilot_data(root, pilot)
+    stages = check_stages(root, pilot, data=data, report=report)
+    rehearsal = rehearsal_of(_rated(root, stages).folder, data=data)
     _require_own_recipe(root, pilot, stages, rehearsal)
     lock = signed(
-        _lock(pilot, stages, rehearsal, per_day=per_day, replaces=replaces, clock=clock or SystemClock())
+        _lock(
+            pilot,
+            stages,
+            rehearsal,
+            paths=data.paths,
+            per_day=per_day,
+            replaces=replaces,
+            clock=clock or SystemClock(),
+        )
     )
     for problem in lock_problems(lock):
         error = UnsafeError if problem.kind == "unsafe" else RefusedError
@@ -79,6 +86,7 @@ def _lock(
     stages: list[CheckedStage],
     rehearsal: Rehearsal,
     *,
+    paths: Mapping[str, Json],
     per_day: float,
     replaces: ReplacedLock | None,
     clock: Clock,
@@ -90,7 +98,7 @@ def _lock(
         identity=identity_leaves(recipe),
         identity_sha256=pilot.identity_sha256,
         operational=_free_leaves(recipe, "operational"),
-        volatile=_free_leaves(recipe, "volatile"),
+        volatile={**_free_leaves(recipe, "volatile"), **paths},
         checkpoint=recipe.config.get(CHECKPOINT_SECTION),
         target_step=pilot.target_step,
         tokens_per_update=pilot.tokens_per_update,
@@ -105,7 +113,7 @@ def _lock(
         environment={
             name: getattr(environment, name) for name in ("python", "platform", "hardware", "settings")
         },
-        unpinned=[*_not_rehearsed(stages), *_unpinned(environment, rehearsal.datasets)],
+        unpinned=[*_not_asked(stages), *_unpinned(environment, rehearsal.datasets)],
         pilots=[_locked_pilot(stage, run) for stage in stages for run in stage.runs],
         budget=rehearsal.budget(pilot.config, per_day=per_day),
         replaces=replaces,
@@ -196,14 +204,14 @@ def _locked_pilot(stage: CheckedStage, run: CheckedRun) -> LockedPilot:
     )
 
 
-def _not_rehearsed(stages: list[CheckedStage]) -> Iterator[str]:
-    """Say which stages the configuration left out, and which gates it switched off."""
-    left_out = [name for name in STAGES if name not in {stage.name for stage in stages}]
-    if left_out:
-        yield f"what was not rehearsed: {', '.join(left_out)}, left out of pilot.stages"
+def _not_asked(stages: list[CheckedStage]) -> Iterator[str]:
+    """Say which gates the configuration switched off, and of which it asks less than is asked by default."""
     for stage in stages:
-        if off := [gate.metric for gate in stage.record.gates if not gate.gated]:
+        gates = stage.record.gates
+        if off := [gate.metric for gate in gates if not gate.gated]:
             yield f"what was not asked of {stage.name}: {', '.join(off)}, switched off in its configuration"
+        if less := [f"{gate.metric} {gate.asked}" for gate in gates if asks_less(stage.name, gate)]:
+            yield f"what was asked of {stage.name} is less than by default: {', '.join(less)}"
 
 
 def _unpinned(environment: Environment, datasets: Mapping[str, Dataset]) -> Iterator[str]:

@@ -18,7 +18,16 @@ from ledger.pilot.numbers import Value
 from ledger.records.fields import is_finite
 from ledger.records.pilot import Gate
 
-__all__ = ["DEFAULT_GATES", "GateBound", "GateBounds", "gate_notes", "gates_of", "judge"]
+__all__ = [
+    "DEFAULT_GATES",
+    "GateBound",
+    "GateBounds",
+    "asks_less",
+    "gate_notes",
+    "gates_of",
+    "judge",
+    "measure",
+]
 
 
 def _known_metric(name: str) -> str:
@@ -174,6 +183,25 @@ def gates_of(stage: str, asked: Mapping[str, GateBound | None] | None = None) ->
     return gates
 
 
+def asks_less(stage: str, gate: Gate) -> bool:
+    """Tell whether a gate lets something pass that each default gate of its metric and window would refuse."""
+    window = gate.window or "all"
+    defaults = [
+        bound
+        for name, bound in DEFAULT_GATES.get(stage, {}).items()
+        if (bound.metric or name, bound.window) == (gate.metric, window)
+    ]
+    return gate.gated and bool(defaults) and all(_is_wider(gate, bound) for bound in defaults)
+
+
+def _is_wider(gate: Gate, bound: GateBound) -> bool:
+    if bound.equal is not None:
+        return gate.equal != bound.equal
+    least = bound.min is not None and (gate.min is None or gate.min < bound.min)
+    most = bound.max is not None and (gate.max is None or gate.max > bound.max)
+    return least or most
+
+
 def judge(stage: str, asked: Mapping[str, GateBound | None] | None, evidence: Evidence) -> list[Gate]:
     """Measure every gate of a stage and say whether its bound is kept; in the order of `gates_of`."""
     return list(_judged(stage, gates_of(stage, asked), evidence))
@@ -184,7 +212,7 @@ def _judged(stage: str, bounds: Mapping[str, GateBound | None], evidence: Eviden
         default = DEFAULT_GATES.get(stage, {}).get(name)
         given = bound or default or GateBound()
         metric = given.metric or name
-        measured = _measured(metric, given.window, evidence) if is_metric(metric) else None
+        measured = measure(metric, given.window, evidence)
         yield Gate(
             metric=metric,
             asked="not gated" if bound is None else bound.asked,
@@ -199,10 +227,13 @@ def _judged(stage: str, bounds: Mapping[str, GateBound | None], evidence: Eviden
         )
 
 
-def _measured(name: str, window: GateWindow, evidence: Evidence) -> Value:
+def measure(name: str, window: GateWindow, evidence: Evidence) -> Value:
+    """Return what a stage's evidence shows of a metric; None where it shows nothing, or there is no such metric."""
     others = evidence.others or {}
     if name in others:
         return others[name]
+    if not is_metric(name):
+        return None
     metric = metric_named(name)
     if metric.of_run is not None and evidence.run is not None:
         return metric.of_run(evidence.run, window)

@@ -12,13 +12,14 @@ from typing import Any, Final
 from ledger.dataset.manifest import open_dataset
 from ledger.errors import ConfigError, EvidenceMissingError, VerificationError
 from ledger.pilot.config import ExtraStage, PilotConfig, load_pilot
+from ledger.pilot.datasets import DATASET
 from ledger.pilot.fingerprint import Fingerprint, recipe_inputs
 from ledger.pilot.kinds import KINDS, selected_stages
 from ledger.pilot.processes import ask_module
 from ledger.pilot.progress import Moment, Report, silent
 from ledger.pilot.snapshot import DigestCache
 from ledger.pilot.stage import Place, Stage
-from ledger.pilot.stages import DATASET, Given, Prepare, Validate
+from ledger.pilot.stages import Given, Prepare, Validate
 from ledger.pilot.training import RUN, Branching, Resume, Training, final_checkpoint
 from ledger.recipes import recipe_differences
 from ledger.records.documents import Recipe
@@ -259,15 +260,17 @@ class Plan:
                 trained=datasets[1:] if is_mix else datasets,
             )
         recipe = self.resolution.stages[name].config
+        is_mix = recipe["data"]["sources"] is not None
+        data = (
+            None if is_mix else Path(recipe["data"]["path"])
+        )  # where it lies now: a run recorded where it lay
         if name == "resume":
             after = self.config.resume.kill_after_step
             return Resume(
-                fingerprint, self.place, asked=asked, recipe=recipe, data=self.dataset, kill_after_step=after
+                fingerprint, self.place, asked=asked, recipe=recipe, data=data, kill_after_step=after
             )
         start = self._start(name, fingerprints)
-        return Training(
-            fingerprint, self.place, asked=asked, recipe=recipe, data=self.dataset, branching=start
-        )
+        return Training(fingerprint, self.place, asked=asked, recipe=recipe, data=data, branching=start)
 
     def _prepare_stage(self, fingerprint: Fingerprint) -> Stage:
         if self.config.prepare is None:

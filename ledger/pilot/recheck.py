@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import isclose
 from pathlib import Path
 from typing import Final
 
@@ -10,22 +13,28 @@ from ledger.audit import reconcile
 from ledger.audit.files import inside
 from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, UnsafeError, VerificationError
 from ledger.maintain.verdicts import VERDICT
-from ledger.pilot.gates import DEFAULT_GATES, GateBound
+from ledger.pilot.datasets import PilotData, token_counts
+from ledger.pilot.gates import DEFAULT_GATES, GateBound, measure
+from ledger.pilot.kinds import STAGES
 from ledger.pilot.measure import RunMeasurements, measure_run
-from ledger.pilot.metrics import Evidence, is_metric, metric_named
+from ledger.pilot.metrics import Evidence
 from ledger.pilot.numbers import Value
-from ledger.pilot.stages import EVALUATION
+from ledger.pilot.rehearsal import recipe_of
+from ledger.pilot.stages import EVALUATION, measured_by_validate
 from ledger.records.documents import Evaluation, Verdict
+from ledger.records.fields import is_finite
 from ledger.records.layout import MANIFEST
 from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageCheckpoint, StageRecord, StageRun
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
-__all__ = ["PILOT_RECORD", "STAGE_RECORD", "CheckedRun", "CheckedStage", "check_stage", "read_pilot"]
+__all__ = ["PILOT_RECORD", "STAGE_RECORD", "CheckedRun", "CheckedStage", "check_stages", "read_pilot"]
 
 PILOT_RECORD: Final = "pilot.json"
 STAGE_RECORD: Final = "stage.json"
+SAME_LOSS: Final = 1e-3
+"""Relative difference up to which two evaluations of the same weights on the same text agree: batches may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +61,7 @@ def read_pilot(root: Path) -> PilotRecord:
     """Read the record of a passed pilot.
 
     Raises:
-        EvidenceMissingError: the folder holds no pilot's record, or a stage is not finished.
+        EvidenceMissingError: the folder holds no pilot's record, or a stage is not finished or was left out.
         RefusedError: a stage did not pass.
     """
     path = root / PILOT_RECORD
@@ -72,6 +81,13 @@ def read_pilot(root: Path) -> PilotRecord:
             expected="a pilot of which every stage passed",
             advice="see ledger report, change the recipe, run the pilot again",
         )
+    if left_out := [name for name in STAGES if name not in {stage.stage for stage in pilot.stages}]:
+        raise EvidenceMissingError(
+            f"the pilot is a part: pilot.stages left out {', '.join(left_out)}",
+            path=root,
+            expected="every stage rehearsed",
+            advice="run the pilot without pilot.stages; what is there is reused",
+        )
     open_ = [stage.stage for stage in pilot.stages if stage.passed is None]
     if open_ or not pilot.passed:
         raise EvidenceMissingError(
@@ -83,14 +99,32 @@ def read_pilot(root: Path) -> PilotRecord:
     return pilot
 
 
-def check_stage(root: Path, stage: PilotStage) -> CheckedStage:
-    """Verify a stage again: its files by their digests, its runs by an audit of every byte, its gates anew.
+def check_stages(
+    root: Path, pilot: PilotRecord, *, data: PilotData, report: Callable[[str], None] = lambda _: None
+) -> list[CheckedStage]:
+    """Verify every stage again, in order: files by their digests, runs by an audit of every byte, gates anew.
+
+    Args:
+        root: the pilot's folder.
+        pilot: its record.
+        data: what it was rehearsed on.
+        report: told the name of each stage that is being verified.
 
     Raises:
         EvidenceMissingError: something of it is not there.
-        RefusedError: the record is of another stage, did not pass, or a gate misses its bound.
+        RefusedError: a record is of another stage, did not pass, or a gate misses its bound.
         VerificationError: something is no longer what the record says.
     """
+    found: list[CheckedStage] = []
+    for stage in pilot.stages:
+        report(stage.stage)
+        found.append(_check_stage(root, stage, data=data, before=found))
+    return found
+
+
+def _check_stage(
+    root: Path, stage: PilotStage, *, data: PilotData, before: list[CheckedStage]
+) -> CheckedStage:
     folder = root / stage.folder
     if not OS.exists(folder / STAGE_RECORD):
         raise EvidenceMissingError(
@@ -107,25 +141,53 @@ def check_stage(root: Path, stage: PilotStage) -> CheckedStage:
         found = hash_file(_below(folder, file.path)).sha256
         if found != file.sha256:
             raise _changed(folder / file.path, f"has SHA-256 {found}", expected=file.sha256)
-    if len(record.gates) < (least := len(DEFAULT_GATES.get(stage.stage, {}))):
-        raise _changed(
-            folder / STAGE_RECORD,
-            f"lists {len(record.gates)} gates",
-            expected=f"the {least} that the stage has by default, those that were switched off included",
-        )
-    if record.checkpoint is not None:
-        _check_evaluation(root, folder, record, record.checkpoint)
+    _require_default_gates(folder, record)
     control = record.runs[1] if len(record.runs) > 1 else None
-    runs = [_check_run(folder, run, control=control if run is not control else None) for run in record.runs]
-    for gate in record.gates:
-        _check_gate(folder, gate, runs)
+    runs = [
+        _check_run(folder, run, control=control if run is not control else None, data=data)
+        for run in record.runs
+    ]
+    for gate, measured in zip(record.gates, _measured(root, folder, record, runs, data, before), strict=True):
+        _check_gate(folder, gate, measured)
     return CheckedStage(name=stage.stage, folder=folder, record=record, runs=runs)
 
 
-def _check_run(folder: Path, run: StageRun, *, control: StageRun | None) -> CheckedRun:
+def _require_default_gates(folder: Path, record: StageRecord) -> None:
+    """Insist that a record holds every gate that its stage has by default, those that were switched off included."""
+    held = Counter(gate.metric for gate in record.gates)
+    asked = Counter(bound.metric or name for name, bound in DEFAULT_GATES.get(record.stage, {}).items())
+    if absent := sorted((asked - held).keys()):
+        raise _changed(
+            folder / STAGE_RECORD,
+            f"lists no gate of {', '.join(absent)}",
+            expected="every gate that the stage has by default, those that were switched off included",
+        )
+
+
+def _measured(
+    root: Path,
+    folder: Path,
+    record: StageRecord,
+    runs: list[CheckedRun],
+    data: PilotData,
+    before: list[CheckedStage],
+) -> list[Value]:
+    """Measure every gate of a stage again: from its runs and their verdicts, from the data, from what was evaluated."""
+    evidence = Evidence(others=token_counts(data.main))
+    if runs:
+        others = {} if len(runs) == 1 else {"control_reconciled": runs[1].verdict.verdict}
+        evidence = Evidence(run=runs[0].measured, verdict=runs[0].verdict, others=others)
+    if record.checkpoint is not None:
+        evidence = _of_validation(root, folder, record.checkpoint, data=data, before=before)
+    return [measure(gate.metric, gate.window or "all", evidence) for gate in record.gates]  # type: ignore[arg-type]
+
+
+def _check_run(folder: Path, run: StageRun, *, control: StageRun | None, data: PilotData) -> CheckedRun:
     where = _below(folder, run.path)
     beside = None if control is None else _below(folder, control.path)
-    verdict = reconcile(where, rehash=True, control=beside)
+    measured = measure_run(where)
+    place = data.place_of(recipe_of(where, measured)) if measured.history.sessions else None
+    verdict = reconcile(where, rehash=True, control=beside, data=place)
     if (verdict.run_id, verdict.log_head) != (run.run_id, run.log_head):
         raise _changed(
             where, "is not the run, or not as far as, the stage rests on", expected=str(run.log_head)
@@ -141,36 +203,54 @@ def _check_run(folder: Path, run: StageRun, *, control: StageRun | None) -> Chec
             path=where,
             expected="a run that passes it, every byte read",
         )
-    return CheckedRun(record=run, folder=where, measured=measure_run(where), verdict=verdict)
+    return CheckedRun(record=run, folder=where, measured=measured, verdict=verdict)
 
 
-def _check_evaluation(root: Path, folder: Path, record: StageRecord, measured: StageCheckpoint) -> None:
-    """Insist that the checkpoint is the one that was measured, and that the loss is the one that was read."""
-    checkpoint = inside(root, measured.path)
-    if checkpoint is None:
+def _of_validation(
+    root: Path, folder: Path, checkpoint: StageCheckpoint, *, data: PilotData, before: list[CheckedStage]
+) -> Evidence:
+    """Return what `validate` measured, once it is sure that this is the checkpoint, the text and the loss."""
+    path = inside(root, checkpoint.path)
+    if path is None:
         raise UnsafeError(
-            f"names a path that leaves its folder: {measured.path!a}", path=folder / STAGE_RECORD
+            f"names a path that leaves its folder: {checkpoint.path!a}", path=folder / STAGE_RECORD
         )
-    if hash_file(checkpoint / MANIFEST).sha256 != measured.manifest_sha256:
+    if hash_file(path / MANIFEST).sha256 != checkpoint.manifest_sha256:
+        raise _changed(path, "is not the checkpoint that was measured", expected=checkpoint.manifest_sha256)
+    run = next((run for stage in before for run in stage.runs if run.folder == path.parent.parent), None)
+    if run is None:
         raise _changed(
-            checkpoint, "is not the checkpoint that was measured", expected=measured.manifest_sha256
+            folder / STAGE_RECORD,
+            "measured a checkpoint of no run of the pilot",
+            expected="one of stability's",
         )
     evaluation = read_document(folder / EVALUATION, Evaluation)
-    if (evaluation.run_id, evaluation.manifest_sha256) != (measured.run_id, measured.manifest_sha256):
-        raise _changed(folder / EVALUATION, "is of another checkpoint", expected=measured.manifest_sha256)
-    loss = evaluation.loss if evaluation.complete else None
-    for gate in record.gates:
-        if gate.metric == "validation_loss" and gate.measured != loss:
-            raise _changed(
-                folder / STAGE_RECORD,
-                f"validation_loss is {gate.measured}",
-                expected=f"what was read, {loss}",
-            )
+    if (evaluation.run_id, evaluation.manifest_sha256) != (checkpoint.run_id, checkpoint.manifest_sha256):
+        raise _changed(folder / EVALUATION, "is of another checkpoint", expected=checkpoint.manifest_sha256)
+    if evaluation.data_sha256 != data.main.metadata_sha256:
+        raise _changed(folder / EVALUATION, "is of other text", expected=data.main.metadata_sha256)
+    _require_logged_loss(folder, evaluation, run)
+    others = measured_by_validate(evaluation, held_out=data.main, trained=data.trained)
+    return Evidence(run=run.measured, others=others)
 
 
-def _check_gate(folder: Path, gate: Gate, runs: list[CheckedRun]) -> None:
-    """Measure a gate again where it is measured from the run, and judge it by the bound that the record holds."""
-    measured = _measured(gate, runs[0]) if runs else gate.measured
+def _require_logged_loss(folder: Path, evaluation: Evaluation, run: CheckedRun) -> None:
+    """Insist that the loss is the one that the run itself logged, where it measured the same weights and text."""
+    for found in run.measured.history.evaluations():
+        measured = (found.split, found.step, found.data_sha256)
+        is_same = found.complete and measured == (evaluation.split, evaluation.step, evaluation.data_sha256)
+        if is_same and is_finite(found.loss) and is_finite(evaluation.loss):
+            logged, read = float(found.loss), float(evaluation.loss)
+            if not isclose(logged, read, rel_tol=SAME_LOSS):
+                raise _changed(
+                    folder / EVALUATION,
+                    f"has the loss {read:g}",
+                    expected=f"that of the run's log, {logged:g}",
+                )
+
+
+def _check_gate(folder: Path, gate: Gate, measured: Value) -> None:
+    """Compare what is measured now with the record, and judge it by the bound that the record holds."""
     if measured != gate.measured:
         raise _changed(
             folder / STAGE_RECORD,
@@ -187,17 +267,6 @@ def _check_gate(folder: Path, gate: Gate, runs: list[CheckedRun]) -> None:
             path=folder / STAGE_RECORD,
             expected="every gate within its bound",
         )
-
-
-def _measured(gate: Gate, run: CheckedRun) -> Value:
-    if not is_metric(gate.metric):
-        return gate.measured
-    metric, evidence = metric_named(gate.metric), Evidence(run=run.measured, verdict=run.verdict)
-    if metric.of_run is not None and evidence.run is not None:
-        return metric.of_run(evidence.run, gate.window or "all")  # type: ignore[arg-type]
-    if metric.of_verdict is not None and evidence.verdict is not None:
-        return metric.of_verdict(evidence.verdict)
-    return gate.measured
 
 
 def _below(folder: Path, path: str) -> Path:

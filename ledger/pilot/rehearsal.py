@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ledger.dataset.manifest import Dataset, open_dataset
-from ledger.dataset.rule import SINGLE_SOURCE
+from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, LedgerError, StorageError
 from ledger.pilot.budget import project_budget, rates_of
+from ledger.pilot.datasets import PilotData, pilot_data
 from ledger.pilot.long_run import LongRun
 from ledger.pilot.measure import RunMeasurements, measure_run
 from ledger.records.documents import Environment, Recipe
@@ -21,7 +21,7 @@ from ledger.records.pilot import PilotRecord
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
-__all__ = ["RATED_STAGE", "Rehearsal", "pilot_budget", "rehearsal_of"]
+__all__ = ["RATED_STAGE", "Rehearsal", "pilot_budget", "recipe_of", "rehearsal_of"]
 
 RATED_STAGE: Final = "stability"
 """The stage whose rates a budget rests on: it runs the long run's own recipe."""
@@ -60,21 +60,18 @@ class Rehearsal:
         )
 
 
-def rehearsal_of(folder: Path) -> Rehearsal:
+def rehearsal_of(folder: Path, *, data: PilotData) -> Rehearsal:
     """Return what a run of a pilot shows.
 
     Raises:
         EvidenceMissingError: it holds no session.
-        LedgerError: its recipe, environment or datasets cannot be read.
+        LedgerError: its recipe or environment cannot be read.
     """
     found = measure_run(folder)
     sessions, facts = found.history.sessions, found.history.facts
     if not sessions or facts is None:
         raise EvidenceMissingError("the run holds no session", path=folder)
     start = sessions[-1].start
-    recipe = read_document(
-        folder / RECIPES / f"{start.recipe_sha256}.json", Recipe, sha256=start.recipe_sha256
-    )
     environment = read_document(
         folder / ENVIRONMENTS / f"{start.environment_sha256}.json",
         Environment,
@@ -85,37 +82,32 @@ def rehearsal_of(folder: Path) -> Rehearsal:
         found=found,
         facts=facts,
         data=start.data,
-        recipe=recipe,
+        recipe=recipe_of(folder, found),
         environment=environment,
-        datasets=_datasets(recipe, run=folder),
+        datasets=data.by_name,
     )
 
 
-def _datasets(recipe: Recipe, *, run: Path) -> dict[str, Dataset]:
-    data = recipe.config.get("data")
-    section = data if isinstance(data, Mapping) else {}
-    sources = section.get("sources") or {}
-    paths = {"main" if sources else SINGLE_SOURCE: section.get("path")}
-    if isinstance(sources, Mapping):
-        paths |= {
-            name: source.get("path") if isinstance(source, Mapping) else None
-            for name, source in sorted(sources.items())
-        }
-    if unnamed := [name for name, path in paths.items() if not isinstance(path, str)]:
-        raise EvidenceMissingError(
-            f"its recipe does not say where the data lies: {', '.join(unnamed)}",
-            path=run,
-            expected="data.path, as the reference trainer has it",
-        )
-    return {name: open_dataset(str(path)) for name, path in paths.items()}
+def recipe_of(folder: Path, found: RunMeasurements) -> Recipe:
+    """Return the recipe of a run's last session.
+
+    Raises:
+        LedgerError: it cannot be read, or is another one.
+    """
+    sha256 = found.history.sessions[-1].start.recipe_sha256
+    return read_document(folder / RECIPES / f"{sha256}.json", Recipe, sha256=sha256)
 
 
-def pilot_budget(root: Path, pilot: PilotRecord, *, per_day: float) -> Budget | None:
+def pilot_budget(
+    root: Path, pilot: PilotRecord, *, per_day: float, data: Path | None = None
+) -> Budget | None:
     """Return the long run's budget from a pilot as its records stand; None where they do not say enough yet."""
     for stage in pilot.stages:
-        if stage.stage == RATED_STAGE and OS.exists(root / stage.folder / "run" / LOG):
+        run = root / stage.folder / "run"
+        if stage.stage == RATED_STAGE and OS.exists(run / LOG):
             try:
-                return rehearsal_of(root / stage.folder / "run").budget(pilot.config, per_day=per_day)
+                rehearsal = rehearsal_of(run, data=pilot_data(root, pilot, given=data))
+                return rehearsal.budget(pilot.config, per_day=per_day)
             except StorageError:
                 raise
             except (LedgerError, ValueError):

@@ -10,6 +10,7 @@ from ledger.dataset.leakage import leaked_share
 from ledger.dataset.manifest import METADATA_NAME, Dataset, open_dataset
 from ledger.dataset.verify import verify_dataset
 from ledger.errors import VerificationError
+from ledger.pilot.datasets import DATASET, token_counts
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import GateBound, GateBounds
 from ledger.pilot.measure import measure_run
@@ -17,15 +18,15 @@ from ledger.pilot.metrics import Evidence
 from ledger.pilot.processes import run_module
 from ledger.pilot.stage import Found, Place, Stage
 from ledger.records.documents import Evaluation
+from ledger.records.fields import Measurement
 from ledger.records.layout import MANIFEST
 from ledger.records.pilot import Gate, StageCheckpoint, StageFile
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
-__all__ = ["EVALUATION", "Given", "Prepare", "Validate"]
+__all__ = ["EVALUATION", "Given", "Prepare", "Validate", "measured_by_validate"]
 
-DATASET: Final = "dataset"
 EVALUATION: Final = "evaluation.json"
 
 
@@ -67,7 +68,7 @@ class Prepare(Stage):
         self.say("hashing")
         dataset = _verified(self.dataset)
         file = StageFile(path=f"{DATASET}/{METADATA_NAME}", sha256=dataset.metadata_sha256)
-        return Found(evidence=Evidence(others=_token_counts(dataset)), files=[file])
+        return Found(evidence=Evidence(others=token_counts(dataset)), files=[file])
 
 
 class Given(Stage):
@@ -96,7 +97,7 @@ class Given(Stage):
         """Verify every byte of them."""
         self.say("hashing")
         main, *_ = [_verified(path) for path in self._datasets]
-        return Found(evidence=Evidence(others=_token_counts(main)))
+        return Found(evidence=Evidence(others=token_counts(main)))
 
 
 class Validate(Stage):
@@ -153,13 +154,8 @@ class Validate(Stage):
                 "is no evaluation of stability's final checkpoint on the held-out text", path=path
             )
         self.say("hashing")
-        others = {
-            "validation_loss": evaluation.loss if evaluation.complete else None,
-            "leaked_share": leaked_share(
-                self._held_out.split("validation"),
-                [open_dataset(path).split("train") for path in self._trained],
-            ),
-        }
+        trained = [open_dataset(path) for path in self._trained]
+        others = measured_by_validate(evaluation, held_out=self._held_out, trained=trained)
         return Found(
             evidence=Evidence(run=run, others=others),
             files=[StageFile(path=EVALUATION, sha256=hash_file(path).sha256)],
@@ -179,6 +175,12 @@ def _verified(path: Path) -> Dataset:
     return dataset
 
 
-def _token_counts(dataset: Dataset) -> dict[str, int | None]:
-    held = dataset.manifest.splits
-    return {f"{name}_tokens": held[name].tokens if name in held else None for name in ("train", "validation")}
+def measured_by_validate(
+    evaluation: Evaluation, *, held_out: Dataset, trained: Sequence[Dataset]
+) -> dict[str, Measurement | None]:
+    """Return what `validate` measures itself: the loss that was read, and how far the text is that of the training."""
+    splits = [dataset.split("train") for dataset in trained]
+    return {
+        "validation_loss": evaluation.loss if evaluation.complete else None,
+        "leaked_share": leaked_share(held_out.split("validation"), splits),
+    }

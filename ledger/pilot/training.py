@@ -80,7 +80,7 @@ class Training(Stage):
             place: where, and who is told.
             asked: bounds of gates.
             recipe: the complete configuration of the run.
-            data: where the prepared dataset lies; None where the recipe says it.
+            data: where the dataset lies now; None where the run's own recipe says it.
             branching: where the run begins; None: at nothing.
         """
         super().__init__(fingerprint, place, asked=asked)

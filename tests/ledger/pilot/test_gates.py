@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ledger.audit import reconcile
-from ledger.pilot.gates import DEFAULT_GATES, GateBound, gate_notes, gates_of, judge
+from ledger.pilot.gates import DEFAULT_GATES, GateBound, asks_less, gate_notes, gates_of, judge
 from ledger.pilot.measure import RunMeasurements, TrainRow, measure_run
 from ledger.pilot.metrics import METRICS, Evidence, is_metric, metric_named
 from ledger.records.parts import ZERO
@@ -163,6 +163,21 @@ def test_a_configuration_overrides_joins_and_switches_off():
     assert list(gates)[-1] == "final_loss"
     with pytest.raises(ValueError, match="'late_skipz' is no metric"):
         gates_of("stability", {"late_skipz": GateBound(max=1.0)})
+
+
+@pytest.mark.parametrize(
+    ("asked", "less"),
+    [
+        ({"skipped_share": GateBound(max=0.2)}, ["skipped_share"]),
+        ({"skipped_share": GateBound(max=0.05), "loss_drop": GateBound(min=1.0)}, []),
+        ({"loss_drop": GateBound(min=-1.0), "ended": GateBound(equal="stopped: x")}, ["ended", "loss_drop"]),
+        ({"loss_drop": GateBound(max=9.0)}, ["loss_drop"]),
+        ({"loss_drop": None, "final_loss": GateBound(max=9.0)}, []),
+    ],
+)
+def test_a_bound_that_asks_less_than_the_default_is_told(asked: dict[str, GateBound | None], less: list[str]):
+    gates = judge("stability", asked, Evidence())
+    assert [gate.metric for gate in gates if asks_less("stability", gate)] == less
 
 
 def test_every_default_names_a_metric_that_is_explained():
