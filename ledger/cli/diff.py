@@ -8,7 +8,7 @@ import typer
 
 from ledger.audit import compare_runs
 from ledger.cli.options import AsJson
-from ledger.cli.output import print_document, print_lines
+from ledger.cli.output import print_lines, print_record
 from ledger.report.summary import comparison_lines
 
 __all__ = ["command"]
@@ -23,6 +23,6 @@ def command(
     """Compare two runs: recipes, identity differences first, then data, results and environments."""
     comparison = compare_runs(first, second)
     if as_json:
-        print_document(comparison)
+        print_record(comparison)
     else:
         print_lines(comparison_lines(comparison))

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from ledger.cli.options import AsJson
-from ledger.cli.output import print_json, print_lines
+from ledger.cli.output import print_lines, print_record
 from ledger.errors import UsageError
 from ledger.locks import read_lock
 from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
@@ -21,6 +21,7 @@ from ledger.records.locks import RecipeLock
 from ledger.records.parts import DataIdentities
 from ledger.report.budget import budget_lines
 from ledger.report.lines import Line, blank, heading, table
+from ledger.report.outputs import FreezeCheckOutput, FreezeOutput, LockDifference
 
 __all__ = ["command"]
 
@@ -94,9 +95,7 @@ def command(
     target = DEFAULT_OUTPUT if output is None else output
     sha256 = write_lock(lock, target, over=replaces)
     if as_json:
-        print_json(
-            {"path": str(target), "sha256": sha256, "lock": lock.model_dump(mode="json", by_alias=True)}
-        )
+        print_record(FreezeOutput(path=str(target), sha256=sha256, lock=lock))
     else:
         print_lines(_lock_lines(lock, target, sha256))
 
@@ -140,7 +139,7 @@ def _check(
     found = recipe_against_lock(lock, resolved.recipe, data=data, parts=resolved.parts)
     held = [difference for difference in found if difference.is_held]
     if as_json:
-        print_json({"differences": [_as_json(difference) for difference in found], "allowed": not held})
+        print_record(FreezeCheckOutput(allowed=not held, differences=[_as_json(one) for one in found]))
     else:
         print_lines(_difference_lines(found, recipe))
     raise typer.Exit(1 if held else 0)
@@ -152,14 +151,10 @@ def _resolved(configs: list[Path], overrides: list[str]) -> Resolved:
     return Resolved.from_json(ask_module("trainer", ["resolve", "--json", *arguments]))
 
 
-def _as_json(found: Difference) -> dict[str, object]:
-    return {
-        "kind": found.kind,
-        "held": found.is_held,
-        "field": found.field,
-        "locked": found.before,
-        "found": found.after,
-    }
+def _as_json(found: Difference) -> LockDifference:
+    return LockDifference(
+        kind=found.kind, held=found.is_held, field=found.field, locked=found.before, found=found.after
+    )
 
 
 def _difference_lines(found: list[Difference], lock: Path) -> list[Line]:

@@ -9,7 +9,7 @@ import typer
 
 from ledger.audit import ListedRun, Listing, list_runs
 from ledger.cli.options import AsJson
-from ledger.cli.output import print_document, print_lines
+from ledger.cli.output import print_lines, print_record
 from ledger.report.harmless import one_line
 from ledger.report.lines import Line, heading, number, table
 
@@ -28,7 +28,7 @@ def command(
     """
     listing = list_runs(folder)
     if as_json:
-        print_document(listing)
+        print_record(listing)
     else:
         print_lines(_lines(listing, folder))
     is_whole = (

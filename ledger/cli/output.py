@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ledger.records.base import Document
+from ledger.records.base import Record
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
 from ledger.report.harmless import one_line
@@ -24,9 +24,9 @@ from ledger.storage.filesystem import OS
 
 __all__ = [
     "EXIT_CODES",
-    "print_document",
     "print_json",
     "print_lines",
+    "print_record",
     "print_table",
     "print_text",
     "screen",
@@ -89,9 +89,9 @@ def print_text(text: str) -> None:
     sys.stdout.flush()
 
 
-def print_document(document: Document) -> None:
-    """Print a document as JSON."""
-    print_json(document.model_dump(mode="json", by_alias=True))
+def print_record(record: Record) -> None:
+    """Print a document, or another record, as JSON."""
+    print_json(record.model_dump(mode="json", by_alias=True))
 
 
 def verdict_exit(verdict: Verdict) -> typer.Exit:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ledger.cli.output import print_json, print_lines, print_table
+from ledger.cli.output import EXIT_CODES, print_lines, print_record, print_table
 from ledger.cli.screen import harmless
 from ledger.pilot import Moment, Plan, StageOutcome, last_logged_step, planned_steps, run_pilot
 from ledger.pilot.budget import DEFAULT_PREEMPTIONS_PER_DAY
@@ -23,6 +23,13 @@ from ledger.records.locks import Budget
 from ledger.records.pilot import Gate, PilotRecord
 from ledger.report.decision import decision_lines
 from ledger.report.lines import Line
+from ledger.report.outputs import (
+    PilotChange,
+    PilotExplainOutput,
+    PilotOutput,
+    PilotStageOutput,
+    StageExplanation,
+)
 from ledger.storage.documents import read_document
 from ledger.storage.filesystem import OS
 
@@ -65,7 +72,8 @@ def command(
 ) -> None:
     """Rehearse a long run: prepare, smoke, overfit, acceptance, stability, resume, validate.
 
-    What was built before with the same settings is reused; what was interrupted goes on.
+    What was built before with the same settings is reused; what was interrupted goes on. Exits with 0 where it is GO,
+    1 where a gate was missed, 3 where everything passed that was asked for and that is only a part of a pilot.
     """
     files = config or DEFAULT_CONFIGS
     with _Bars() as bars:
@@ -75,18 +83,18 @@ def command(
             explanations = explain_pilot(plan)
         else:
             outcomes: list[StageOutcome] = []
-            for outcome in run_pilot(plan, is_rehashing=rehash):
-                outcomes.append(outcome)
-                bars.finished(outcome)
+            for stage in run_pilot(plan, is_rehashing=rehash):
+                outcomes.append(stage)
+                bars.finished(stage)
     if explain:
         _print_explanations(explanations, as_json=as_json)
         return
-    passed = len(outcomes) == len(plan.names) and all(outcome.passed for outcome in outcomes)
+    outcome = _output(outcomes, plan=plan)
     if as_json:
-        print_json(_as_json(outcomes, passed=passed))
+        print_record(outcome)
     else:
-        _print_table(outcomes, plan=plan, passed=passed)
-    raise typer.Exit(0 if passed else 1)
+        _print_table(outcome, plan=plan)
+    raise typer.Exit(EXIT_CODES[outcome.verdict])
 
 
 class _Bars:
@@ -156,34 +164,53 @@ class _Bars:
         self._console.print(f"{outcome.stage}: {how}, {'passed' if outcome.passed else 'FAILED'}")
 
 
-def _print_table(outcomes: list[StageOutcome], *, plan: Plan, passed: bool) -> None:
-    table = Table("stage", "what", "asked", "measured", "verdict", title=None)
-    for outcome in outcomes:
-        for index, gate in enumerate(outcome.gates):
-            stage = outcome.stage if index == 0 else ""
-            table.add_row(stage, *_gate_cells(gate))
-    for name in plan.names[len(outcomes) :]:
-        table.add_row(name, "", "", "", "not run")
-    print_table(table)
-    notes = [note for outcome in outcomes for note in outcome.notes]
-    print_lines(Line(note) for note in notes)
-    print(f"pilot {'passed' if passed else 'FAILED'}; its records are in {harmless(str(plan.root))}")
-    failed = any(not outcome.passed for outcome in outcomes)
-    advice = (
-        f"next: ledger freeze {plan.root} -o recipe.lock.json; see it as a page: ledger report {plan.root}"
-    )
-    if failed:
-        advice = (
-            f"what failed stays as evidence in {outcomes[-1].folder}; a changed recipe is another stage beside it; "
-            f"see it as a page: ledger report {plan.root}"
-        )
+def _output(outcomes: list[StageOutcome], *, plan: Plan) -> PilotOutput:
     left_out = [name for name in STAGES if name not in plan.names]
-    if passed and left_out:
-        advice = (
-            f"what was asked for passed, and that is a part: pilot.stages leaves out {', '.join(left_out)}"
+    failed = not all(outcome.passed for outcome in outcomes)
+    return PilotOutput(
+        verdict="failed" if failed else "incomplete" if left_out else "passed",
+        left_out=left_out,
+        not_run=list(plan.names[len(outcomes) :]),
+        stages=[
+            PilotStageOutput(
+                stage=outcome.stage,
+                folder=str(outcome.folder),
+                passed=outcome.passed,
+                reused=outcome.reused,
+                gates=outcome.gates,
+                notes=outcome.notes,
+            )
+            for outcome in outcomes
+        ],
+    )
+
+
+def _print_table(outcome: PilotOutput, *, plan: Plan) -> None:
+    table = Table("stage", "what", "asked", "measured", "verdict", title=None)
+    for stage in outcome.stages:
+        for index, gate in enumerate(stage.gates):
+            table.add_row(stage.stage if index == 0 else "", *_gate_cells(gate))
+    for name in outcome.not_run:
+        table.add_row(name, "", "", "", "not run")
+    for name in outcome.left_out:
+        table.add_row(name, "", "", "", "left out")
+    print_table(table)
+    print_lines(Line(note) for stage in outcome.stages for note in stage.notes)
+    print_lines([Line(f"the records are in {plan.root}")])
+    print_lines(decision_lines(outcome.verdict, _budget(plan.root), advice=_advice(outcome, root=plan.root)))
+
+
+def _advice(outcome: PilotOutput, *, root: Path) -> str:
+    page = f"see it as a page: ledger report {root}"
+    if outcome.verdict == "failed":
+        kept = f"what failed stays as evidence in {outcome.stages[-1].folder}"
+        return f"{kept}; a changed recipe is another stage beside it; {page}"
+    if outcome.verdict == "incomplete":
+        return (
+            f"what was asked for passed, and that is a part: pilot.stages leaves out {', '.join(outcome.left_out)}; "
+            "without pilot.stages they are run, and what is there is reused"
         )
-    verdict = "failed" if failed else "passed" if passed and not left_out else "incomplete"
-    print_lines(decision_lines(verdict, _budget(plan.root), advice=advice))
+    return f"next: ledger freeze {root} -o recipe.lock.json; {page}"
 
 
 def _budget(root: Path) -> Budget | None:
@@ -208,23 +235,19 @@ def _shown(measured: float | str | None) -> str:
     return f"{measured:,.0f}" if float(measured).is_integer() else f"{measured:.4g}"
 
 
-def _as_json(outcomes: list[StageOutcome], *, passed: bool) -> dict[str, object]:
-    stages = [
-        {
-            "stage": outcome.stage,
-            "folder": str(outcome.folder),
-            "passed": outcome.passed,
-            "reused": outcome.reused,
-            "gates": [gate.model_dump(mode="json") for gate in outcome.gates],
-            "notes": outcome.notes,
-        }
-        for outcome in outcomes
-    ]
-    return {"passed": passed, "stages": stages}
-
-
 def _print_explanations(explanations: list[Explanation], *, as_json: bool) -> None:
     if as_json:
-        print_json({"stages": [explanation.as_json() for explanation in explanations]})
+        print_record(PilotExplainOutput(stages=[_explained(found) for found in explanations]))
         return
     print_lines(Line(line) for explanation in explanations for line in explanation.lines())
+
+
+def _explained(found: Explanation) -> StageExplanation:
+    changes = [PilotChange(input=one.name, before=one.before, after=one.after) for one in found.changes]
+    return StageExplanation(
+        stage=found.stage,
+        standing=found.standing,
+        folder=found.folder,
+        nearest=found.nearest,
+        changes=changes,
+    )

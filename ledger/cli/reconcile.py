@@ -13,9 +13,9 @@ from ledger.audit.heads import parse_head
 from ledger.audit.subject import is_dataset, is_run
 from ledger.cli.options import AllowNetworkFs, AsJson, DataPath, ExpectHead, RunPath
 from ledger.cli.output import (
-    print_document,
     print_json,
     print_lines,
+    print_record,
     print_text,
     screen,
     verdict_exit,
@@ -67,7 +67,7 @@ def command(
         written = write_verdict(run, verdict, allow_network_fs=allow_network_fs)
         sys.stderr.write(f"wrote {ascii(str(written))[1:-1]}\n")
     if as_json:
-        print_document(verdict)
+        print_record(verdict)
     elif as_junit:
         print_text(junit_xml(verdict, run=run))
     elif as_sarif:

@@ -21,6 +21,7 @@ from ledger.pilot.kinds import STAGES
 from ledger.pilot.metrics import is_metric, metric_named
 from ledger.pilot.recheck import PILOT_RECORD
 from ledger.pilot.rehearsal import pilot_budget
+from ledger.records.locks import Budget
 from ledger.records.parts import LogPosition
 from ledger.records.pilot import Gate, PilotRecord
 from ledger.report.files import require_place, write_report
@@ -100,19 +101,26 @@ def _pilot(folder: Path, *, name: str, rehash: bool, data: str | None) -> PilotR
         stages=[_stage(found, listed=listed.get(found.name), rehash=rehash, data=data) for found in stages],
         tool_version=__version__,
         facts=[] if record is None else _facts(record),
-        budget=None if record is None else pilot_budget(folder, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY),
-        left_out=[] if record is None else _left_out(record),
-        not_run=[] if record is None else _not_run(record, {found.name for found in stages}),
+        budget=None if record is None else _budget(folder, record, data=data),
+        left_out=[] if record is None else _absent({stage.stage for stage in record.stages}),
+        not_run=_not_run(record, {found.name for found in stages}),
     )
 
 
-def _not_run(record: PilotRecord, found: set[str]) -> list[str]:
+def _budget(folder: Path, record: PilotRecord, *, data: str | None) -> Budget | None:
+    place = None if data is None else Path(data)
+    return pilot_budget(folder, record, per_day=DEFAULT_PREEMPTIONS_PER_DAY, data=place)
+
+
+def _not_run(record: PilotRecord | None, found: set[str]) -> list[str]:
     """Return the stages that did not finish, and those whose folder is gone: what it said is no evidence any more."""
+    if record is None:
+        return _absent({name.partition("-")[0] for name in found})
     return [stage.stage for stage in record.stages if stage.passed is None or stage.folder not in found]
 
 
-def _left_out(record: PilotRecord) -> list[str]:
-    return [name for name in STAGES if name not in {stage.stage for stage in record.stages}]
+def _absent(there: set[str]) -> list[str]:
+    return [name for name in STAGES if name not in there]
 
 
 def _facts(record: PilotRecord) -> list[tuple[str, str]]:

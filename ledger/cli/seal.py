@@ -12,9 +12,9 @@ from ledger.audit import reconcile
 from ledger.audit.statement import final_checkpoint_of
 from ledger.cli.options import AllowNetworkFs, AsJson, DataPath, RunPath
 from ledger.cli.output import (
-    print_document,
     print_json,
     print_lines,
+    print_record,
     screen,
     verdict_exit,
     warn,
@@ -94,7 +94,7 @@ def _signer(key: str | None, *, attest: bool) -> Signer | None:
 
 def _refuse(verdict: Verdict, *, run: str, as_json: bool) -> None:
     if as_json:
-        print_document(verdict)
+        print_record(verdict)
     else:
         print_lines(verdict_lines(verdict, title=f"run {verdict.run_id or harmless(run)}", screen=screen()))
     sys.stderr.write(f"not sealed: the verdict is {verdict.verdict}\n")

@@ -9,7 +9,7 @@ import typer
 
 from ledger.audit import summarize
 from ledger.cli.options import AsJson, RunPath, whole_number
-from ledger.cli.output import EXIT_CODES, print_document, print_lines, screen, warn_about_link
+from ledger.cli.output import EXIT_CODES, print_lines, print_record, screen, warn_about_link
 from ledger.locks import budget_of_run
 from ledger.report.summary import summary_lines
 
@@ -34,7 +34,7 @@ def command(
     summary = summarize(run, require_end=require_end)
     warn_about_link(Path(run))
     if as_json:
-        print_document(summary)
+        print_record(summary)
     else:
         print_lines(summary_lines(summary, screen=screen(), budget=budget_of_run(Path(run))))
     raise typer.Exit(EXIT_CODES[summary.verdict])

@@ -11,7 +11,7 @@ from ledger.audit import Attestation, read_attestation, verify, verify_attestati
 from ledger.audit.attestation import attestation_path
 from ledger.audit.heads import parse_head
 from ledger.cli.options import AsJson, DataPath, ExpectHead
-from ledger.cli.output import print_document, print_lines, screen, verdict_exit, warn_about_link
+from ledger.cli.output import print_lines, print_record, screen, verdict_exit, warn_about_link
 from ledger.cli.progress import shown_bytes
 from ledger.errors import UsageError
 from ledger.report.verdict import verdict_lines
@@ -60,7 +60,7 @@ def command(
             verdict = verify(path, data=data, progress=progress, quoted=quoted, attestation=attested)
     warn_about_link(Path(path))
     if as_json:
-        print_document(verdict)
+        print_record(verdict)
     else:
         kind = str(verdict.account.get("kind", "run"))
         print_lines(verdict_lines(verdict, title=f"{kind} {path}", screen=screen()))

@@ -84,7 +84,8 @@ def _run_of_pilot(path: str) -> str:
         )
     stage = next((one for one in stages if not one.is_finished), stages[-1])
     name, folder = list(stage.runs.items())[-1]
-    sys.stderr.write(f"{harmless(stage.name)}: {harmless(name)}\n")
+    of_pilot = f"and no decision about the pilot: see ledger report {path}"
+    sys.stderr.write(harmless(f"{stage.name}: {name}, {of_pilot}") + "\n")
     return str(folder)
 
 

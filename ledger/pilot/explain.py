@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ledger.errors import LedgerError, StorageError
 from ledger.pilot.fingerprint import Fingerprint, changed
@@ -63,19 +63,6 @@ class Explanation:
         if self.nearest is not None:
             yield f"  differs from {self.nearest} in"
             yield from (f"    {change}" for change in self.changes)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        changes = [
-            {"input": change.name, "before": change.before, "after": change.after} for change in self.changes
-        ]
-        return {
-            "stage": self.stage,
-            "standing": self.standing,
-            "folder": self.folder,
-            "nearest": self.nearest,
-            "changes": changes,
-        }
 
 
 def explain_pilot(plan: Plan) -> list[Explanation]:

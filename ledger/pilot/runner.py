@@ -17,6 +17,7 @@ from ledger.errors import LedgerError, LockedError, StorageError, VerificationEr
 from ledger.maintain.verdicts import VERDICT, write_verdict
 from ledger.pilot.fingerprint import Fingerprint
 from ledger.pilot.gates import gate_notes
+from ledger.pilot.kinds import STAGES
 from ledger.pilot.plan import PILOT, RECORD, Plan
 from ledger.pilot.snapshot import is_unchanged, keep_snapshot, take_snapshot
 from ledger.pilot.stage import Found, Stage, StageOutcome
@@ -50,13 +51,14 @@ def run_pilot(plan: Plan, *, is_rehashing: bool = False) -> Iterator[StageOutcom
     Raises:
         StageFailedError: a stage could not be finished, or what is there is damaged.
         ConfigError, StageProcessError: the configuration is not one.
+        EvidenceMissingError: a dataset or input file that it names is not there; no folder is made.
         UnsafeError: the folder lies on a network file system and nobody asked for writing there.
     """
     refuse_network_file_system(plan.root)
     if plan.trained:
         plan.resolution  # noqa: B018 - what is wrong with it is said before anything is built
-    ensure_folders(plan.root)
     fingerprints = plan.fingerprints()
+    ensure_folders(plan.root)
     plan.keep_digests()
     for name in plan.names:
         if name not in fingerprints:  # the dataset is there now
@@ -259,7 +261,7 @@ def write_pilot(plan: Plan, fingerprints: Mapping[str, Fingerprint]) -> None:
         planned_tokens=target * long_run.tokens_per_update,
         data=DataIdentities(train=long_run.train_sha256 or "", validation=long_run.validation_sha256),
         stages=stages,
-        passed=all(stage.passed for stage in stages),
+        passed=all(stage.passed for stage in stages) and set(STAGES) <= set(plan.names),
     )
     if record != before:
         write_document(path, record.model_copy(update={"created": SystemClock().now()}), replace=True)

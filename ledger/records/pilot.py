@@ -127,4 +127,4 @@ class PilotRecord(Document):
     planned_tokens: Count = Field(description="target x tokens per update.")
     data: DataIdentities
     stages: list[PilotStage] = Field(min_length=1, description="In the order in which they run.")
-    passed: bool = Field(description="Whether every stage is finished and passed.")
+    passed: bool = Field(description="Whether every stage is finished and passed, none left out.")

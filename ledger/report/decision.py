@@ -16,7 +16,7 @@ __all__ = ["NOT_SHOWN", "WORDS", "Miss", "decision_lines", "gate_standing", "gat
 WORDS: Final[dict[str, str]] = {
     "passed": "GO: everything that was asked is kept",
     "failed": "NO-GO: something that was asked is not kept",
-    "incomplete": "NOT YET: something that was asked is not known",
+    "incomplete": "NOT YET: something that a decision needs is not known",
 }
 """Verdict to the decision that it stands for."""
 

@@ -85,12 +85,14 @@ class PilotReport:
 
     @property
     def verdict(self) -> Literal["passed", "failed", "incomplete"]:
-        """Passed if every stage is, and every run of it still; a stage that is not finished leaves it open."""
+        """Passed if every stage is, and every run of it still; one that is not finished or left out leaves it open."""
         standings = {stage.standing for stage in self.stages}
         of_runs = {run.verdict for stage in self.stages for run in stage.runs if stage.standing == "passed"}
         if standings & {"failed", "unreadable"} or "failed" in of_runs:
             return "failed"
-        is_whole = standings == {"passed"} and of_runs <= {"passed"} and not self.not_run
+        is_whole = (
+            standings == {"passed"} and of_runs <= {"passed"} and not self.not_run and not self.left_out
+        )
         return "passed" if is_whole else "incomplete"
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from ledger.cli import main
 from ledger.locks import read_lock
+from ledger.report.schemas import schema_of
 from tests.e2e.small_pilot import rehearse, write_small_pilot
 from trainer.cli import main as train
 
@@ -22,6 +25,13 @@ def call_trainer(*arguments: str | Path) -> int:
     return end.value.code
 
 
+def printed(capsys: pytest.CaptureFixture[str], schema: str) -> Any:
+    """Return what was printed, which is what its schema says."""
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(schema_of(schema) or {}).validate(found)
+    return found
+
+
 def test_a_pilot_becomes_a_lock_and_a_run_under_it_is_sealed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -30,7 +40,11 @@ def test_a_pilot_becomes_a_lock_and_a_run_under_it_is_sealed(
     assert all(outcome.passed for outcome in outcomes), [outcome.notes for outcome in outcomes]
     lock, run, pilot = tmp_path / "recipe.lock.json", tmp_path / "run", tmp_path / "out"
 
-    assert main(["freeze", str(pilot), "-o", str(lock)]) == 0
+    capsys.readouterr()
+    assert main(["freeze", str(pilot), "-o", str(lock), "--json"]) == 0
+    printed(capsys, "output.freeze")
+    assert main(["pilot", str(config), "--output", str(pilot), "--explain", "--json"]) == 0
+    assert printed(capsys, "output.pilot-explain")["stages"][0]["standing"] == "passed"
     stages = {one.stage for one in read_lock(lock).pilots}
     assert {"smoke", "overfit", "acceptance", "stability", "resume"} <= stages
     data = f"data.path={read_lock(lock).volatile['data.path']}"
@@ -38,10 +52,12 @@ def test_a_pilot_becomes_a_lock_and_a_run_under_it_is_sealed(
 
     check = ["freeze", "--check", "--recipe", str(lock), "--config", str(config), "--set", data, "--json"]
     assert main([*check, "--set", "run.target_step=60"]) == 0
-    assert json.loads(capsys.readouterr().out)["allowed"]
+    assert printed(capsys, "output.freeze-check")["allowed"]
     assert main([*check, "--set", "run.target_step=70", "--set", "optimizer.learning_rate=2e-2"]) == 1
     found = {
-        one["field"]: one["kind"] for one in json.loads(capsys.readouterr().out)["differences"] if one["held"]
+        one["field"]: one["kind"]
+        for one in printed(capsys, "output.freeze-check")["differences"]
+        if one["held"]
     }
     assert found["run.target_step"] == "target"
     assert found["optimizer.learning_rate"] == "identity"

@@ -9,6 +9,7 @@ import pytest
 
 from ledger.cli import main
 from ledger.pilot.folder import find_stages, is_pilot
+from ledger.pilot.kinds import STAGES
 from ledger.records.parts import DataIdentities, LogPosition
 from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageRecord, StageRun
 from ledger.storage.documents import write_document
@@ -104,7 +105,7 @@ def test_a_run_that_went_on_since_is_not_what_its_stage_rests_on(
 ):
     for other in ("stability", "resume"):
         (pilot / other).rename(pilot.with_name(other))
-    assert main(["report", str(pilot), "--markdown"]) == 0
+    assert main(["report", str(pilot), "--markdown"]) == 3
     log = pilot / "overfit" / "run" / "metrics.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
     assert main(["report", str(pilot), "--markdown"]) == 1
@@ -137,14 +138,44 @@ def list_stages(root: Path, *names: str, fingerprint: str = "0" * 64) -> None:
 def test_a_stage_whose_folder_is_gone_leaves_the_decision_open(
     pilot: Path, capsys: pytest.CaptureFixture[str]
 ):
-    list_stages(pilot, "overfit")
+    record_all(pilot)
     assert main(["report", str(pilot), "--markdown"]) == 0
-    list_stages(pilot, "overfit", "validate")
+    (pilot / "validate" / "stage.json").unlink()
+    (pilot / "validate").rmdir()
     assert main(["report", str(pilot), "--markdown"]) == 3
     said = capsys.readouterr().out
     assert "NOT YET" in said
     assert "`validate` was not run" in said
-    assert "`smoke` is left out of pilot.stages" in said
+
+
+def record_all(pilot: Path) -> None:
+    """Make every stage a passed one, each but `overfit` without a run."""
+    gates = [Gate(metric="updates", asked="finite", measured=2, passed=True)]
+    for name in set(STAGES) - {"overfit"}:
+        folder = pilot / name
+        folder.mkdir(exist_ok=True)
+        record = StageRecord(
+            stage=name, fingerprint="0" * 64, inputs={}, parts={}, files=[], runs=[], gates=gates, passed=True
+        )
+        write_document(folder / "stage.json", record, replace=True)
+    list_stages(pilot, *STAGES)
+
+
+def test_a_part_of_a_pilot_is_nowhere_a_go(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    record_all(pilot)
+    list_stages(pilot, *(name for name in STAGES if name != "smoke"))
+    page = tmp_path / "r.html"
+    assert main(["report", str(pilot), "-o", str(page)]) == 3
+    assert capsys.readouterr().out == "incomplete\n"
+    assert main(["report", str(pilot), "--markdown"]) == 3
+    for said in (Page(page.read_text(encoding="utf-8")).text, capsys.readouterr().out):
+        assert "NOT YET: something that a decision needs is not known" in said
+        assert "GO: everything" not in said
+        assert "is left out of pilot.stages" in said
+    (pilot / "pilot.json").unlink()  # and nothing says which stages belong to it
+    (pilot / "smoke").rename(tmp_path / "smoke")
+    assert main(["report", str(pilot), "--markdown"]) == 3
+    assert "`smoke` was not run" in capsys.readouterr().out
 
 
 def test_a_record_of_another_stage_or_against_its_gates_is_no_evidence(
@@ -164,7 +195,9 @@ def test_a_record_of_another_stage_or_against_its_gates_is_no_evidence(
 
 def test_watching_a_pilot_is_watching_the_run_that_it_is_at(pilot: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["watch", str(pilot), "--once"]) in (0, 3)
-    assert capsys.readouterr().err.startswith("resume: run")
+    assert capsys.readouterr().err.startswith(
+        "resume: run, and no decision about the pilot: see ledger report "
+    )
     (pilot.with_name("new") / "prepare-0123456789abcdef").mkdir(parents=True)
     assert main(["watch", str(pilot.with_name("new")), "--once"]) == 3
     assert "no stage of the pilot trains yet" in capsys.readouterr().err
