@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from ledger.audit.heads import QUOTED, QuotedHead
 from ledger.audit.stream import Checker, Stream, place
-from ledger.records.events import AnyEvent, SessionEnd, SessionStart, UnknownEvent
+from ledger.records.events import AnyEvent, SessionEnd, SessionStart, Train, UnknownEvent
 from ledger.records.layout import LOG, MANIFEST, RUN, SEAL
 from ledger.records.parts import LogPosition
 from ledger.storage.log_reader import LogLine
@@ -64,7 +64,9 @@ class FormChecker(Checker):
                 evidence={"found": event.seq, "expected": self._next_seq},
             )
         self._next_seq = event.seq + 1
-        self._check_session(event, line)
+        goes_on = isinstance(event, Train) and event.session == self._session and not self._has_ended
+        if not goes_on:
+            self._check_session(event, line)
         self._check_clocks(event, line)
 
     def _check_session(self, event: AnyEvent | UnknownEvent, line: LogLine) -> None:

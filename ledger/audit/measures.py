@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import ClassVar, Final
 
@@ -40,11 +40,13 @@ class FiniteChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Check what was measured of applied updates."""
+        if _is_plain(event):
+            self._broken_since = None
+            return
         self._check_presence(event)
         self._check_norms(event)
         self._check_mean(event)
-        if _is_any_non_finite(event):
-            self._report(event)
+        self._check_finite(event)
         if event.window.updates:
             is_broken = isinstance(event.loss_last, str) or isinstance(event.grad_norm, str)
             self._broken_since = event.seq if is_broken else None
@@ -93,7 +95,8 @@ class FiniteChecker(Checker):
             evidence={"loss": mean, "loss_last": last},
         )
 
-    def _report(self, event: Train) -> None:
+    def _check_finite(self, event: Train) -> None:
+        """Nothing that was measured is non-finite."""
         for name, value in _measures(event).items():
             if isinstance(value, str):
                 self.findings.add(
@@ -120,14 +123,20 @@ class FiniteChecker(Checker):
             )
 
 
-def _is_any_non_finite(event: Train) -> bool:
-    # Spelt out, because it runs on nearly every line of the log.
+def _is_plain(event: Train) -> bool:
+    """Tell at a glance, as nearly every line of the log allows, that nothing needs a closer look."""
+    mean, last, norm, greatest = event.loss, event.loss_last, event.grad_norm, event.grad_norm_max
+    updates, rates = event.window.updates, event.lr
     return (
-        isinstance(event.loss, str)
-        or isinstance(event.loss_last, str)
-        or isinstance(event.grad_norm, str)
-        or isinstance(event.grad_norm_max, str)
-        or (event.lr is not None and any(isinstance(rate, str) for rate in event.lr.values()))
+        isinstance(mean, float)
+        and isinstance(last, float)
+        and isinstance(norm, float)
+        and isinstance(greatest, float)
+        and (
+            mean == last and 0 <= norm == greatest if updates == 1 else updates > 1 and 0 <= norm <= greatest
+        )
+        and rates is not None
+        and not any(isinstance(rate, str) for rate in rates.values())
     )
 
 
@@ -180,7 +189,8 @@ class RateChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Compare the rates of the last applied update."""
-        self._check_groups(event)
+        if event.lr is not None and (not self._groups or self._groups != event.lr.keys()):
+            self._check_groups(event.lr)
         track = self.stream.track
         schedule, optimizer = self._schedule, self._optimizer
         if track is None or schedule is None or optimizer is None or event.lr is None or event.step < 1:
@@ -189,11 +199,11 @@ class RateChecker(Checker):
         for group, rate in event.lr.items():
             base = optimizer.base_rate(group)
             expected = _rate_at(event.step, rule, base)
-            if is_finite(rate) and not math.isclose(
-                float(rate), expected, rel_tol=RATE_TOLERANCE, abs_tol=0.0
-            ):
+            if rate == expected or isinstance(rate, str):
+                continue
+            if not math.isclose(rate, expected, rel_tol=RATE_TOLERANCE, abs_tol=0.0):
                 at = partial(_rate_at, rule=rule, base=base)
-                cause = cause_of_rate(float(rate), at=at, train=event, began_at=track.start.step)
+                cause = cause_of_rate(rate, at=at, train=event, began_at=track.start.step)
                 self.findings.add(
                     "LG208",
                     f"the rate of {group} is {rate}, but the schedule gives {expected} at step {event.step}{cause}",
@@ -201,17 +211,13 @@ class RateChecker(Checker):
                     evidence={"found": rate, "expected": expected},
                 )
 
-    def _check_groups(self, event: Train) -> None:
-        """Compare the groups with the optimizer's partition, where the run states one."""
-        if event.lr is None:
-            return  # LG207 judges it
+    def _check_groups(self, rates: Mapping[str, Measurement]) -> None:
+        """Compare the groups with the optimizer's partition, where the run states one; LG207 judges an absent map."""
         groups = self._groups
-        if groups and groups == event.lr.keys():
-            return
-        if groups or not event.lr:
+        if groups or not rates:
             self.findings.add(
                 "LG208",
-                f"rates are stated of {_names(event.lr)}, but the optimizer's groups are {_names(groups)}",
+                f"rates are stated of {_names(rates)}, but the optimizer's groups are {_names(groups)}",
                 where=self.stream.where,
             )
 
@@ -247,16 +253,22 @@ class LossTokenChecker(Checker):
 
     rules: ClassVar[tuple[str, ...]] = ("LG215",)
 
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._optimizer: OptimizerSection | None = None
+
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Compare loss tokens with tokens seen."""
         before, track = self.stream.previous, self.stream.track
         if track is None:
             return
-        lost = event.loss_tokens - (before.loss_tokens if before else track.start.loss_tokens)
-        seen = event.tokens_seen - (before.tokens_seen if before else track.start.tokens_seen)
+        before = before or track.start
+        lost, seen = event.loss_tokens - before.loss_tokens, event.tokens_seen - before.tokens_seen
+        if lost == seen:
+            return
         if lost > seen:
             problem = f"loss_tokens moved by {lost}, more than the {seen} tokens seen"
-        elif lost != seen and track.masks is False:
+        elif track.masks is False:
             problem = f"loss_tokens moved by {lost} and tokens_seen by {seen}, but the recipe masks nothing"
         else:
             return
@@ -265,8 +277,10 @@ class LossTokenChecker(Checker):
         )
 
     def on_session_start(self, event: SessionStart) -> None:
-        """Say where equality of the two counts cannot be expected."""
+        """Take the limit from the recipe, and say where equality of the two counts cannot be expected."""
         track = self.stream.track
+        sections = None if track is None else track.sections
+        self._optimizer = None if sections is None else sections.optimizer
         if track is not None and track.masks is None:
             self.findings.skip(
                 "LG215 equality",
@@ -275,16 +289,15 @@ class LossTokenChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Check clipping."""
-        track = self.stream.track
         if event.clipped > event.window.updates:
             self.findings.add(
                 "LG215",
                 f"clipped is {event.clipped} of {event.window.updates} updates",
                 where=self.stream.where,
             )
-        if track is None or track.sections is None or track.sections.optimizer is None:
+        if self._optimizer is None:
             return
-        limit, greatest = track.sections.optimizer.clip_norm, event.grad_norm_max
+        limit, greatest = self._optimizer.clip_norm, event.grad_norm_max
         if greatest == "NaN":
             return  # comparisons with it say nothing; LG207 has it
         exceeds = limit is not None and greatest is not None and float(greatest) > limit

@@ -83,8 +83,10 @@ def learning_rate(schedule: Schedule, *, step: int, tokens_per_update: int, base
     `base` is the rate of the parameter group. Raises `ValueError` for a step before the first or an update without
     tokens.
     """
-    _require(step >= 1, f"updates are numbered from 1; there is no update {step}")
-    _require(tokens_per_update >= 1, f"an update holds at least one token, not {tokens_per_update}")
+    if step < 1:
+        raise ValueError(f"updates are numbered from 1; there is no update {step}")
+    if tokens_per_update < 1:
+        raise ValueError(f"an update holds at least one token, not {tokens_per_update}")
     if step < schedule.warmup_steps:
         return base * step / schedule.warmup_steps
     if isinstance(schedule, ConstantSchedule):

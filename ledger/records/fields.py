@@ -103,4 +103,4 @@ def as_measurements(values: Mapping[str, float]) -> dict[str, Measurement]:
 
 def is_finite(value: Measurement | None) -> bool:
     """Tell whether a recorded measurement is a finite number (`None` is not)."""
-    return isinstance(value, float | int)
+    return value is not None and not isinstance(value, str)
