@@ -140,13 +140,13 @@ class History:
         self._is_dense = True
         """Whether the sessions are 1, 2, … as they should be."""
 
-    def add(self, event: Event | UnknownEvent, position: LogPosition) -> None:
-        """Take in the next event of the log and where it stands. Events outside any session are ignored."""
+    def add(self, event: Event | UnknownEvent, *, chain: str) -> None:
+        """Take in the next event of the log and its chain digest. Events outside any session are ignored."""
         if isinstance(event, SessionStart):
-            self._open(event, position)
-        if not self.sessions or self.sessions[-1].number != event.session:
+            self._open(event, LogPosition(event.seq, chain))
+        session = self.sessions[-1] if self.sessions else None
+        if session is None or session.start.session != event.session:
             return
-        session = self.sessions[-1]
         session.latest = event
         if isinstance(event, Train):  # nearly all are
             session.marks.append(event.microbatches)

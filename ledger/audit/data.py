@@ -67,7 +67,7 @@ class DataChecker(Checker):
                 evidence={"found": event.data.train, "expected": expected},
             )
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Note which shards were rehashed while training."""
         if isinstance(event, DataVerified):
             self._verified[event.shard] = (event, self.stream.where)

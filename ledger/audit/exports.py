@@ -24,7 +24,7 @@ class ExportChecker(Checker):
         super().__init__(stream)
         self._rehash = rehash
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Compare an export with its files."""
         if not isinstance(event, Export):
             return

@@ -47,7 +47,7 @@ class LockChecker(Checker):
         for difference in lock_differences(self._lock, recipe):
             self._report(f"session {event.session} differs from the lock in {difference}")
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Under a lock nothing is amended."""
         if self._is_locked and isinstance(event, Amendment):
             self._report(

@@ -69,7 +69,7 @@ class NamedFileChecker(Checker):
         if event.evaluation is not None:
             self._check_file(event.evaluation.path, event.evaluation.sha256)
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Check a quarantined tail."""
         if isinstance(event, TailRecovered):
             self._check_file(event.file, event.sha256)

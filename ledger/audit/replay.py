@@ -5,7 +5,7 @@ Everything is compared with the line before, so that one wrong number is found o
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ledger.audit.causes import cause_of_count
 from ledger.audit.lineage import resolve_parent, starts_from_beginning
@@ -21,9 +21,11 @@ from ledger.records.events import (
     UnknownEvent,
 )
 from ledger.records.parts import COUNTER_NAMES, Counters
-from ledger.storage.log_reader import LogLine
 
 __all__ = ["CounterChecker", "SkipChecker", "WindowChecker", "describe"]
+
+WINDOW_NAMES: Final = {name: name for name in COUNTER_NAMES} | {"step": "updates", "tokens_seen": "tokens"}
+"""Each total to what a window calls the part of it that it holds."""
 
 
 def describe(counters: Counters) -> str:
@@ -48,9 +50,20 @@ class CounterChecker(Checker):
         before, track = self.stream.previous, self.stream.track
         if before is None or track is None:
             return
-        if _any_falls(event, before):
+        # Spelt out, because it runs on every line of the log.
+        if (
+            event.step < before.step
+            or event.attempts < before.attempts
+            or event.skipped < before.skipped
+            or event.microbatches < before.microbatches
+            or event.tokens_seen < before.tokens_seen
+            or event.loss_tokens < before.loss_tokens
+        ):
             self._report_falls(event, before)
-        self._check_tokens(event, before, track)
+        tokens = event.tokens_seen - before.tokens_seen
+        microbatches = event.microbatches - before.microbatches
+        if tokens != microbatches * track.start.tokens_per_microbatch:
+            self._report_tokens(tokens, microbatches, size=track.start.tokens_per_microbatch)
 
     def _report_falls(self, event: AnyEvent | UnknownEvent, before: AnyEvent | UnknownEvent) -> None:
         for name in COUNTER_NAMES:
@@ -85,32 +98,15 @@ class CounterChecker(Checker):
                 where=stream.where,
             )
 
-    def _check_tokens(
-        self, event: AnyEvent | UnknownEvent, before: AnyEvent | UnknownEvent, track: Track
-    ) -> None:
-        tokens = event.tokens_seen - before.tokens_seen
-        microbatches = event.microbatches - before.microbatches
-        expected = microbatches * track.start.tokens_per_microbatch
-        if tokens != expected:
-            self.findings.add(
-                "LG203",
-                f"tokens_seen moved by {tokens}, but {microbatches} microbatches of "
-                f"{track.start.tokens_per_microbatch} tokens hold {expected}{cause_of_count(tokens, expected)}",
-                where=self.stream.where,
-                evidence={"moved": tokens, "expected": expected},
-            )
-
-
-def _any_falls(event: AnyEvent | UnknownEvent, before: AnyEvent | UnknownEvent) -> bool:
-    # Spelt out, because it runs on every line of the log.
-    return (
-        event.step < before.step
-        or event.attempts < before.attempts
-        or event.skipped < before.skipped
-        or event.microbatches < before.microbatches
-        or event.tokens_seen < before.tokens_seen
-        or event.loss_tokens < before.loss_tokens
-    )
+    def _report_tokens(self, tokens: int, microbatches: int, *, size: int) -> None:
+        expected = microbatches * size
+        self.findings.add(
+            "LG203",
+            f"tokens_seen moved by {tokens}, but {microbatches} microbatches of {size} tokens hold {expected}"
+            f"{cause_of_count(tokens, expected)}",
+            where=self.stream.where,
+            evidence={"moved": tokens, "expected": expected},
+        )
 
 
 class WindowChecker(Checker):
@@ -121,11 +117,10 @@ class WindowChecker(Checker):
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self._track: Track | None = None
-        self._base: Counters | None = None
-        """Totals at the last train event or session start; None behind a damaged place."""
+        self._base: SessionStart | Train | None = None
+        """The last train event or session start; None behind a damaged place."""
         self._interval: int | None = None
         """Updates between train events, as the session's own recipe says; None where it does not."""
-        self._last: LogLine | None = None
         self._remainder: tuple[int, str] | None = None
         """The remainder at the train event just before and its place, until the session's end explains it."""
 
@@ -133,14 +128,15 @@ class WindowChecker(Checker):
         """Judge what the session before left open, and begin a new account."""
         self._close_unclean()
         self._track = self.stream.track
-        self._base = event.counters
+        self._base = event
         sections = None if self._track is None else self._track.sections
         logging = None if sections is None else sections.logging
         self._interval = None if logging is None else logging.interval
 
     def on_train(self, event: Train) -> None:
         """Compare the totals with the window."""
-        self._refute_remainder()
+        if self._remainder is not None:
+            self._refute_remainder()
         if len(event.batches) != event.window.microbatches:
             self.findings.add(
                 "LG202",
@@ -150,24 +146,25 @@ class WindowChecker(Checker):
             )
         if self.stream.previous is not None and self._base is not None:
             self._check_window(event, self._base)
-        self._check_interval(event)
-        self._base = event.counters
+        if event.window.updates > 1:
+            self._check_interval(event)
+        self._base = event
         self._check_whole(event.microbatches, event.attempts, at="a train event", may_be_closing=True)
 
-    def _check_window(self, event: Train, base: Counters) -> None:
+    def _check_window(self, event: Train, base: SessionStart | Train) -> None:
         window = event.window
-        stated = Counters(
-            window.updates,
-            window.attempts,
-            window.skipped,
-            window.microbatches,
-            window.tokens,
-            window.loss_tokens,
-        )
-        if _is_sum(event, base, stated):
+        # Spelt out, because it runs on nearly every line of the log.
+        if (
+            event.step == base.step + window.updates
+            and event.attempts == base.attempts + window.attempts
+            and event.skipped == base.skipped + window.skipped
+            and event.microbatches == base.microbatches + window.microbatches
+            and event.tokens_seen == base.tokens_seen + window.tokens
+            and event.loss_tokens == base.loss_tokens + window.loss_tokens
+        ):
             return
-        for name in COUNTER_NAMES:
-            total, moved = getattr(event, name) - getattr(base, name), getattr(stated, name)
+        for name, of_window in WINDOW_NAMES.items():
+            total, moved = getattr(event, name) - getattr(base, name), getattr(window, of_window)
             if total != moved:
                 self.findings.add(
                     "LG202",
@@ -180,7 +177,7 @@ class WindowChecker(Checker):
     def _check_interval(self, event: Train) -> None:
         """A train event is due at every multiple of the logging interval: none lies inside a window."""
         updates, interval = event.window.updates, self._interval
-        if interval is None or updates < 2:
+        if interval is None:
             return
         due = (event.step - updates) // interval * interval + interval
         if due < event.step:
@@ -229,21 +226,24 @@ class WindowChecker(Checker):
         if event.status in {"interrupted", "failed"}:
             self._remainder = None
         self._refute_remainder()
-        if self.stream.previous is not None and self._base is not None and event.counters != self._base:
+        if (
+            self.stream.previous is not None
+            and self._base is not None
+            and event.counters != self._base.counters
+        ):
             self.findings.add(
                 "LG202",
                 f"the session ended at {describe(event.counters)}, but its windows account for "
-                f"{describe(self._base)}",
+                f"{describe(self._base.counters)}",
                 where=self.stream.where,
             )
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Follow the totals; behind a damaged place the next train event is the new base."""
-        if not isinstance(event, Train | UnknownEvent):
+        if not isinstance(event, UnknownEvent):
             self._refute_remainder()  # a session's end has explained it by now
-        if self.stream.previous is None and not isinstance(event, SessionStart | Train):
+        if self.stream.previous is None and not isinstance(event, SessionStart):
             self._base = None
-        self._last = self.stream.line
 
     def finish(self) -> None:
         """Judge what the last session left open."""
@@ -251,7 +251,7 @@ class WindowChecker(Checker):
 
     def _close_unclean(self) -> None:
         """Without an end, the last events may be ahead of the windows by less than one logging interval."""
-        track, base, line = self._track, self._base, self._last
+        track, base, line = self._track, self._base, self.stream.followed
         self._remainder = None
         last = None if line is None else line.event
         if line is None or last is None or track is None or track.end is not None:
@@ -300,18 +300,6 @@ class WindowChecker(Checker):
         )
 
 
-def _is_sum(event: Train, base: Counters, moved: Counters) -> bool:
-    # Spelt out, because it runs on nearly every line of the log.
-    return (
-        event.step == base.step + moved.step
-        and event.attempts == base.attempts + moved.attempts
-        and event.skipped == base.skipped + moved.skipped
-        and event.microbatches == base.microbatches + moved.microbatches
-        and event.tokens_seen == base.tokens_seen + moved.tokens_seen
-        and event.loss_tokens == base.loss_tokens + moved.loss_tokens
-    )
-
-
 class SkipChecker(Checker):
     """LG205: every skipped attempt has its overflow event, and consecutive ones are counted."""
 
@@ -356,11 +344,13 @@ class SkipChecker(Checker):
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """`skipped` grows at overflow events only."""
         before = self.stream.previous
-        if before is None or isinstance(event, UnknownEvent):
+        if before is None:
             return
         grown = event.skipped - before.skipped
         expected = 1 if isinstance(event, Overflow) else 0
-        if grown != expected and grown >= 0:  # a fall is LG206's
+        if grown == expected or isinstance(event, UnknownEvent):
+            return
+        if grown >= 0:  # a fall is LG206's
             self.findings.add(
                 "LG205",
                 f"skipped grows by {grown} here, but {'one attempt is' if expected else 'no attempt is'} "

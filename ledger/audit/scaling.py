@@ -98,6 +98,8 @@ class ScalerChecker(Checker):
 
     def on_train(self, event: Train) -> None:
         """Compare what stands after the last attempt."""
+        if self._law is None and event.loss_scale is None:
+            return
         self._follow(event)
         self._compare(event, "loss_scale", event.loss_scale, event.growth_tracker)
 
@@ -120,9 +122,9 @@ class ScalerChecker(Checker):
         if state is not None:
             self._expected.append((event, state))
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
-        """Follow the updates; behind a damaged place the next stated scale is the new beginning."""
-        if self.stream.previous is None and not isinstance(event, SessionStart | Train | Overflow):
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Behind a damaged place the next stated scale is the new beginning."""
+        if self.stream.previous is None and not isinstance(event, SessionStart | Overflow):
             self._state = None
 
     def _follow(self, event: Train | Overflow) -> None:

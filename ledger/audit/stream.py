@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from ledger.audit.files import RunFiles
 from ledger.audit.findings import Findings
 from ledger.audit.track import Track
 from ledger.history import History
 from ledger.records.events import (
+    EVENT_KINDS,
     AnyEvent,
     Checkpoint,
     Overflow,
@@ -72,8 +73,10 @@ class Stream:
     """Checkpoint path and manifest digest to the event that vouches for it."""
     pinned: set[str] = field(default_factory=set)
     """Documents whose position on the log was found there, by their path."""
-    head: LogPosition | None = None
+    last: LogLine | None = None
     """The last line that holds an event."""
+    followed: LogLine | None = None
+    """The last line whose event the checkers have seen."""
     lines: int = 0
     tail: LogTail | None = None
     has_log: bool = True
@@ -85,6 +88,11 @@ class Stream:
     """Told, from several threads, of the bytes that are hashed."""
     newer: tuple[int, int] | None = None
     """Line number and version of the first session that a newer version of the ledger wrote."""
+
+    @property
+    def head(self) -> LogPosition | None:
+        """The position of the last line that holds an event."""
+        return None if self.last is None else self.last.position
 
     @property
     def where(self) -> str:
@@ -133,6 +141,9 @@ class Checker:
     def on_event(self, event: AnyEvent | UnknownEvent) -> None:
         """Look at an event of any kind, after the hook of its kind."""
 
+    def on_rare_event(self, event: AnyEvent | UnknownEvent) -> None:
+        """Look at an event of any kind but `train`, which nearly all are, after the hook of its kind."""
+
     def on_session_start(self, event: SessionStart) -> None:
         """Look at the start of a session; the stream's track is already its own."""
 
@@ -155,6 +166,8 @@ class Checker:
         """Conclude, with the whole history at hand."""
 
 
+_ON_RARE_EVENT: Final = ("on_rare_event", "on_event")
+
 _HOOKS: Final[dict[type, str]] = {
     SessionStart: "on_session_start",
     Train: "on_train",
@@ -164,21 +177,21 @@ _HOOKS: Final[dict[type, str]] = {
     SessionEnd: "on_session_end",
 }
 
-Hook = Callable[[AnyEvent | UnknownEvent], None]
-
 
 class Feed:
     """Hands lines to checkers, one after the other."""
 
     def __init__(self, stream: Stream, checkers: Sequence[Checker]) -> None:
         self._stream = stream
-        self._on_line = [checker.on_line for checker in checkers if _overrides(checker, "on_line")]
-        self._hooks: dict[type, list[Hook]] = {}
-        for kind, name in _HOOKS.items():
-            self._hooks[kind] = [getattr(checker, name) for checker in checkers if _overrides(checker, name)]
-        self._general: list[Hook] = [
-            checker.on_event for checker in checkers if _overrides(checker, "on_event")
-        ]
+        self._on_line = _hooks(checkers, "on_line")
+        self._on_event = {
+            kind: [
+                *_hooks(checkers, *([_HOOKS[kind]] if kind in _HOOKS else [])),
+                *_hooks(checkers, *(["on_event"] if kind is Train else _ON_RARE_EVENT)),
+            ]
+            for kind in (*EVENT_KINDS.values(), UnknownEvent)
+        }
+        """Kind of event to what looks at it, in order."""
 
     def take(self, line: LogLine) -> None:
         """Feed the next line of the log."""
@@ -189,11 +202,9 @@ class Feed:
             look(line)
         if _advance(stream, line):
             event = line.event
-            for hook in self._hooks.get(type(event), ()):
-                hook(event)  # type: ignore[arg-type]
-            for hook in self._general:
-                hook(event)  # type: ignore[arg-type]
-            stream.previous = event
+            for hook in self._on_event[type(event)]:
+                hook(event)
+            stream.previous, stream.followed = event, line
             _remember(stream, line)
 
 
@@ -212,8 +223,14 @@ def read_through(stream: Stream, checkers: Sequence[Checker]) -> None:
     stream.line = None
 
 
-def _overrides(checker: Checker, name: str) -> bool:
-    return getattr(type(checker), name) is not getattr(Checker, name)
+def _hooks(checkers: Sequence[Checker], *names: str) -> list[Callable[[Any], None]]:
+    """Return the hooks of these names that checkers override, checker by checker."""
+    return [
+        getattr(checker, name)
+        for checker in checkers
+        for name in names
+        if getattr(type(checker), name) is not getattr(Checker, name)
+    ]
 
 
 def _advance(stream: Stream, line: LogLine) -> bool:
@@ -224,16 +241,16 @@ def _advance(stream: Stream, line: LogLine) -> bool:
             stream.newer = (line.number, line.newer_version)
         _interrupt(stream)
         return False
-    has_gap = stream.head is not None and event.seq != stream.head.seq + 1
-    stream.head = LogPosition(event.seq, line.chain)
-    if has_gap:
+    before = None if stream.last is None else stream.last.event
+    if before is not None and event.seq != before.seq + 1:
         _interrupt(stream)
+    stream.last = line
     if isinstance(event, SessionStart):
         _open(stream, event, line)
     elif stream.track is None or stream.track.number != event.session:
         stream.track, stream.previous = None, None
         return False
-    stream.history.add(event, stream.head)
+    stream.history.add(event, chain=line.chain)
     return True
 
 

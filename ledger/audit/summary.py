@@ -22,17 +22,8 @@ from ledger.errors import UsageError
 from ledger.history import Session
 from ledger.records.base import Document, Record
 from ledger.records.documents import Finding, Severity
-from ledger.records.events import (
-    AnyEvent,
-    Checkpoint,
-    Overflow,
-    SessionEnd,
-    SessionStart,
-    Train,
-    UnknownEvent,
-    Validation,
-)
-from ledger.records.fields import Count, Json, Measurement, is_finite
+from ledger.records.events import Checkpoint, Overflow, SessionStart, Train, Validation
+from ledger.records.fields import Count, Json, Measurement
 from ledger.records.parts import Counters
 
 __all__ = ["BestLoss", "SessionSummary", "Summary", "summarize"]
@@ -188,10 +179,22 @@ class TallyChecker(Checker):
         """Open an entry."""
         self.entries.append(_Tally(event))
 
-    def on_event(self, event: AnyEvent | UnknownEvent) -> None:
-        """Add an event to the open entry."""
-        if self.entries:
-            self.entries[-1].add(event)
+    def on_train(self, event: Train) -> None:
+        """Add a window."""
+        self.entries[-1].add_train(event)
+
+    def on_overflow(self, event: Overflow) -> None:
+        """Count what was non-finite in a skipped attempt."""
+        self.entries[-1].nonfinite += isinstance(event.loss, str) + isinstance(event.grad_norm, str)
+
+    def on_val(self, event: Validation) -> None:
+        """Keep the latest evaluation of each split."""
+        self.entries[-1].evaluations[event.split] = event
+
+    def on_checkpoint(self, event: Checkpoint) -> None:
+        """Count a checkpoint."""
+        self.entries[-1].checkpoints += 1
+        del event
 
     def summaries(self) -> list[SessionSummary]:
         """Return what was added up, each session with how it lies in the run's history."""
@@ -208,54 +211,35 @@ class _Tally:
 
     def __init__(self, start: SessionStart) -> None:
         self.start = start
-        self.latest: AnyEvent | UnknownEvent = start
-        self.end: SessionEnd | None = None
         self.seconds = self.data_seconds = 0.0
         self.window_tokens = 0
         self.clipped = self.nonfinite = self.checkpoints = 0
         self.first_loss: Measurement | None = None
         self.last_train: Train | None = None
-        self.greatest_norm: Measurement | None = None
+        self.greatest_norm: float | None = None
         self.evaluations: dict[str, Validation] = {}
 
-    def add(self, event: AnyEvent | UnknownEvent) -> None:
-        """Add one event."""
-        self.latest = event
-        match event:
-            case Train():
-                self._add_train(event)
-            case Overflow():
-                self._count_nonfinite(event.loss, event.grad_norm)
-            case Validation():
-                self.evaluations[event.split] = event
-            case Checkpoint():
-                self.checkpoints += 1
-            case SessionEnd():
-                self.end = event
-
-    def _add_train(self, event: Train) -> None:
-        self.seconds += event.window.seconds
-        self.data_seconds += event.window.data_seconds
-        self.window_tokens += event.window.tokens
+    def add_train(self, event: Train) -> None:
+        """Add one window."""
+        window = event.window
+        self.seconds += window.seconds
+        self.data_seconds += window.data_seconds
+        self.window_tokens += window.tokens
         self.clipped += event.clipped
-        self._count_nonfinite(event.loss, event.grad_norm)
-        if not event.window.updates:
+        if isinstance(event.loss, str) or isinstance(event.grad_norm, str):
+            self.nonfinite += isinstance(event.loss, str) + isinstance(event.grad_norm, str)
+        if not window.updates:
             return
         self.last_train = event
         if self.first_loss is None:
             self.first_loss = event.loss
         norm = event.grad_norm_max
-        if isinstance(norm, float) and not (
-            isinstance(self.greatest_norm, float) and self.greatest_norm > norm
-        ):
+        if isinstance(norm, float) and (self.greatest_norm is None or norm >= self.greatest_norm):
             self.greatest_norm = norm
-
-    def _count_nonfinite(self, *values: Measurement | None) -> None:
-        self.nonfinite += sum(1 for value in values if value is not None and not is_finite(value))
 
     def summary(self, session: Session, branch_end: int | None, *, kept: list[int]) -> SessionSummary:
         """Return the entry as it is shown."""
-        first, last, elapsed = self.start.counters, self.latest.counters, self.latest.elapsed
+        first, last, elapsed, end = session.first, session.last, session.latest.elapsed, session.end
         tokens = max(0, last.tokens_seen - first.tokens_seen)
         train = self.last_train
         return SessionSummary(
@@ -266,8 +250,8 @@ class _Tally:
             parent_session=session.parent_session,
             on_branch_up_to_step=branch_end,
             kept_checkpoints=kept,
-            status="no end" if self.end is None else self.end.status,
-            reason=None if self.end is None else self.end.reason,
+            status="no end" if end is None else end.status,
+            reason=None if end is None else end.reason,
             first=first,
             last=last,
             updates=max(0, last.step - first.step),

@@ -135,7 +135,7 @@ def measure_run(run_dir: Path) -> RunMeasurements:
         if line.event is None or line.position is None:
             continue
         found.head = line.position
-        found.history.add(line.event, line.position)
+        found.history.add(line.event, chain=line.chain)
         match line.event:
             case Train():
                 found.rows.append(_row(line.event))

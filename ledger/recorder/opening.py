@@ -204,7 +204,7 @@ def open_run(run_dir: Path, *, trusts_run_document: bool = True, fs: FileSystem 
             head = LogPosition(seq=line.event.seq, chain=line.chain)
             if head.seq in pins:
                 chains[head.seq] = head.chain
-            history.add(line.event, head)
+            history.add(line.event, chain=line.chain)
         tail = log.tail
         _check_tail(path, tail)
     _check_pins(run_dir, pins, chains, head)

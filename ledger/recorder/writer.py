@@ -70,7 +70,7 @@ class EventWriter:
             **fields,
         )
         position = self._log.append(event)
-        self._history.add(event, position)
+        self._history.add(event, chain=position.chain)
         return position
 
     def require_sole_writer(self) -> None:

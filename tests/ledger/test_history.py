@@ -10,7 +10,7 @@ import pytest
 from ledger.history import History
 from ledger.recorder import RunRecorder
 from ledger.records.events import Checkpoint, SessionStart
-from ledger.records.parts import ZERO, Counters, LogPosition, Parent, Superseded, subtract_counters
+from ledger.records.parts import ZERO, Counters, Parent, Superseded, subtract_counters
 from tests.support.audited import audit
 from tests.support.reading import events_of, history
 from tests.support.systems import QuickFileSystem
@@ -196,12 +196,12 @@ def test_a_new_session_is_compared_with_the_sessions_that_it_leaves_not_with_all
     [start], [saved] = events_of(run_dir, SessionStart), events_of(run_dir, Checkpoint)
     parent = Parent(start.run_id, 1, 1, saved.path, saved.manifest_sha256)
     many = CountingHistory()
-    many.add(start, LogPosition(0, ""))
-    many.add(saved, LogPosition(1, ""))
+    many.add(start, chain="")
+    many.add(saved, chain="")
     for number in range(2, 101):
         of = msgspec.structs.replace(parent, session=number - 1)
         again = msgspec.structs.replace(start, session=number, parent=of, run=None)
-        many.add(again, LogPosition(number, ""))
+        many.add(again, chain="")
     earlier = many.before(101)
     assert earlier.latest_with_event() == earlier.latest(earlier.checkpoints())
     many.looked_up = 0

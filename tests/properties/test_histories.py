@@ -119,7 +119,7 @@ def check(tree: list[tuple[int, list[str]]], templates: Templates) -> None:
             assert line.position is not None
             if isinstance(line.event, SessionStart) and history.sessions:
                 superseded.append(history.superseded_by(line.event.parent, line.event.counters))
-            history.add(line.event, line.position)
+            history.add(line.event, chain=line.chain)
         told = replay(run)
     assert told.branch == msgspec.structs.asdict(history.branch_counters())
     assert told.spent == msgspec.structs.asdict(history.spent())

@@ -147,7 +147,7 @@ class StorageMachine(RuleBasedStateMachine):
         for line in read_log(self.run / LOG):
             assert line.event is not None
             assert line.position is not None
-            history.add(line.event, line.position)
+            history.add(line.event, chain=line.chain)
         document = history.run_document()
         assert document is not None
         return document_bytes(document)

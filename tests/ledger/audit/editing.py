@@ -17,7 +17,6 @@ from ledger.history import History
 from ledger.records.documents import CheckpointFile, CheckpointManifest, Evaluation, TrainerState
 from ledger.records.events import EVENT_KINDS, AnyEvent, encode_event
 from ledger.records.layout import LOG, MANIFEST, RUN, TRAINER_STATE
-from ledger.records.parts import LogPosition
 from ledger.storage.canonical import digest_of, sha256_hex
 from ledger.storage.chain import chain_line, first_chain
 from ledger.storage.documents import document_bytes
@@ -97,7 +96,7 @@ class _Rebuild:
             line, chain = chain_line(chain, encode_event(struct))
             lines.append(line)
             self._chains[event["seq"]] = chain
-            history.add(struct, LogPosition(event["seq"], chain))
+            history.add(struct, chain=chain)
         (self._run_dir / LOG).write_bytes(b"".join(lines))
         document = history.run_document()
         if document is not None:

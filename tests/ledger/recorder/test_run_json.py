@@ -28,8 +28,7 @@ def rebuilt(run_dir) -> bytes:
     told = History()
     for line in read_log(run_dir / LOG):
         assert line.event is not None
-        assert line.position is not None
-        told.add(line.event, line.position)
+        told.add(line.event, chain=line.chain)
     document = told.run_document()
     assert document is not None
     return document_bytes(document)
