@@ -17,10 +17,15 @@ from pydantic import Field
 __all__ = [
     "FIRST_DATA_CHAIN",
     "MAX_INTEGER",
+    "PREFIX_PATTERN",
+    "SHA256_PATTERN",
+    "TIME_PATTERN",
     "Count",
-    "DigestPrefix",
     "Finite",
     "Json",
+    "LineDigestPrefix",
+    "LineSha256",
+    "LineTime",
     "Measurement",
     "Name",
     "NonFinite",
@@ -60,15 +65,21 @@ NonFinite = Literal["NaN", "Infinity", "-Infinity"]
 Measurement = Finite | NonFinite
 """A measured number, finite or not."""
 
-Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z"), Field(pattern=r"^[0-9a-f]{64}$")]
+SHA256_PATTERN: Final = r"\A[0-9a-f]{64}\Z"
+PREFIX_PATTERN: Final = r"\A[0-9a-f]{16}\Z"
+TIME_PATTERN: Final = r"\A\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\.\d{6}Z\Z"
+
+Sha256 = Annotated[str, Meta(pattern=SHA256_PATTERN), Field(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 digest in 64 lower-case hexadecimal digits."""
 
-DigestPrefix = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z"), Field(pattern=r"^[0-9a-f]{16}$")]
-"""The first 16 hexadecimal digits of a digest."""
+LineSha256 = Annotated[str, Meta(extra_json_schema={"pattern": SHA256_PATTERN})]
+LineDigestPrefix = Annotated[str, Meta(extra_json_schema={"pattern": PREFIX_PATTERN})]
+LineTime = Annotated[str, Meta(extra_json_schema={"pattern": TIME_PATTERN})]
+"""A digest, the first 16 digits of one, and a time, on lines of the log: `decode_event` looks at them all at once."""
 
 Time = Annotated[
     str,
-    Meta(pattern=r"\A\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\.\d{6}Z\Z"),
+    Meta(pattern=TIME_PATTERN),
     Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z$"),
 ]
 """RFC 3339 in UTC with microseconds and `Z`. For people: order never comes from it."""

@@ -7,14 +7,17 @@ import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from ledger.errors import StorageError
-from ledger.records.events import UnknownEvent, encode_event
+from ledger.records.events import UnknownEvent, decode_event, encode_event
+from ledger.records.fields import PREFIX_PATTERN, Sha256, Time
 from ledger.storage.chain import chain_line, first_chain
 from ledger.storage.log_reader import LogLine, LogTail, read_log
-from tests.ledger.storage.building import RUN_ID, events, note, session_start, write_log
+from tests.ledger.storage.building import DIGEST, RUN_ID, TIME, events, note, session_start, train, write_log
 
 
 @pytest.fixture
@@ -33,6 +36,50 @@ def read(path: Path, data: bytes) -> tuple[list[LogLine], LogTail | None]:
     reader = read_log(path)
     found = list(reader)
     return found, reader.tail
+
+
+class Strict(msgspec.Struct):
+    """The texts of a train event, each with the pattern that msgspec checks."""
+
+    time: Time
+    batches: list[Annotated[str, msgspec.Meta(pattern=PREFIX_PATTERN)]]
+    data_chain: Sha256
+
+
+UNLAWFUL: dict[str, dict[str, Any]] = {
+    "a capital digit": {"data_chain": DIGEST[:-1] + "B"},
+    "a digit too few": {"data_chain": DIGEST[:-1]},
+    "a newline behind a digest": {"data_chain": DIGEST + "\n"},
+    "a long and a short prefix": {"batches": ["ab" * 8 + "a", "ab" * 7 + "a"]},
+    "two prefixes in one": {"batches": ["ab" * 8 + " " + "ab" * 8]},
+    "two prefixes in one, another empty": {"batches": ["ab" * 8 + " " + "ab" * 8, ""]},
+    "a second prefix that is none": {"batches": ["ab" * 8, "xy" * 8]},
+    "no batches and a chain that holds one": {"batches": [], "data_chain": f"{DIGEST} {'ab' * 8}"},
+    "a time and a chain in one": {"time": f"{TIME} {DIGEST}", "data_chain": "ab" * 8, "batches": []},
+    "a thirteenth month's twentieth": {"time": TIME.replace("-01-", "-23-")},
+    "a time without its zone": {"time": TIME[:-1]},
+}
+
+
+@pytest.mark.parametrize("name", UNLAWFUL)
+def test_times_and_digests_of_a_train_event_are_judged_as_their_patterns_would(name: str):
+    event = msgspec.structs.replace(train(1), **UNLAWFUL[name])
+    with pytest.raises(msgspec.ValidationError) as expected:
+        msgspec.convert(msgspec.to_builtins(event), Strict)
+    with pytest.raises(ValueError, match="matching regex") as found:
+        decode_event(encode_event(event))
+    assert str(found.value) == str(expected.value)
+
+
+def test_the_time_of_every_event_is_judged():
+    with pytest.raises(ValueError, match=r"at `\$\.time`"):
+        decode_event(encode_event(msgspec.structs.replace(note(1), time="yesterday")))
+
+
+def test_any_number_of_batches_is_lawful():
+    for batches in ([], ["ab" * 8], ["0123456789abcdef"] * 40):
+        event = train(1, batches=batches)
+        assert decode_event(encode_event(event)) == event
 
 
 def damaged(found: list[LogLine]) -> list[int]:
