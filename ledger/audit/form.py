@@ -36,7 +36,7 @@ class FormChecker(Checker):
 
     def on_line(self, line: LogLine) -> None:
         """Check a line's form, its chain and its place in the order."""
-        if line.has_broken_chain:
+        if line.chain != line.expected_chain and line.has_broken_chain:
             self.findings.add(
                 "LG102",
                 "this line's chain digest does not follow from it and the line before: one of the two was changed",

@@ -7,6 +7,7 @@ bytes) and this line without its last 76 bytes; the first line's predecessor is 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 
 __all__ = ["MAX_LINE_BYTES", "SUFFIX_BYTES", "chain_line", "first_chain", "next_chain", "split_line"]
@@ -17,8 +18,7 @@ MAX_LINE_BYTES: Final = 1 << 20
 SUFFIX_BYTES: Final = 76
 """The length of `,"chain":"<64 hex digits>"}`."""
 
-_SUFFIX_START: Final = b',"chain":"'
-_HEX_DIGITS: Final = b"0123456789abcdef"
+_SUFFIX: Final = re.compile(rb',"chain":"([0-9a-f]{64})"}')
 
 
 def first_chain(run_id: str) -> str:
@@ -42,9 +42,6 @@ def split_line(line: bytes) -> tuple[bytes, str] | None:
 
     Returns `None` where the line does not end as a chained line does.
     """
-    if len(line) <= SUFFIX_BYTES or line[-76:-66] != _SUFFIX_START or line[-2:] != b'"}':
-        return None
-    chain = line[-66:-2]
-    if chain.translate(None, _HEX_DIGITS):
-        return None
-    return line[:-76] + b"}", chain.decode("ascii")
+    end = len(line) - SUFFIX_BYTES
+    suffix = _SUFFIX.fullmatch(line, end) if end > 0 else None
+    return None if suffix is None else (line[:end] + b"}", suffix[1].decode("ascii"))
