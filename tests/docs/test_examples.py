@@ -35,6 +35,7 @@ def test_the_plain_loop_trains_and_its_run_reconciles(tmp_path: Path):
     assert verdict.verdict == "passed"
 
 
+@pytest.mark.slow
 def test_a_killed_plain_loop_goes_on_and_reconciles(tmp_path: Path):
     run = tmp_path / "run"
     process = subprocess.Popen([sys.executable, EXAMPLE, run])

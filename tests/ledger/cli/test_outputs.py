@@ -11,6 +11,7 @@ import pytest
 from tests.ledger.cli.test_process import Run
 
 OTHERS = [
+    "trainer --help",
     "ledger explain",
     "ledger schema ledger.run",
     "ledger summarize {run} --json",
@@ -23,7 +24,6 @@ OTHERS = [
 COMMANDS = [
     "ledger --help",
     "ledger reconcile {run}",
-    "trainer --help",
     *(pytest.param(command, marks=pytest.mark.slow) for command in OTHERS),
 ]
 
@@ -49,7 +49,12 @@ def test_a_closed_output_ends_quietly(command: str, copy_of: Run):
 
 
 @pytest.mark.parametrize(
-    "module", ["ledger explain", "trainer train --config", "data_prep prepare --output o --config"]
+    "module",
+    [
+        "ledger explain",
+        pytest.param("trainer train --config", marks=pytest.mark.slow),
+        pytest.param("data_prep prepare --output o --config", marks=pytest.mark.slow),
+    ],
 )
 def test_an_error_cannot_steer_a_terminal_and_needs_no_output(module: str):
     done = shell(f"{module} \"$(printf 'no\\033such')\"")
