@@ -84,7 +84,9 @@ def test_a_damaged_list_waives_nothing_and_is_not_written_over(broken):
     run, verdict = broken
     (run / WAIVERS).write_text("{")
     found = reconcile(run)
-    assert (found.verdict, found.findings) == ("failed", verdict.findings)
+    *others, damaged = found.findings
+    assert (found.verdict, others) == ("failed", verdict.findings)
+    assert (damaged.rule, damaged.where) == ("LG406", WAIVERS)
     assert WAIVERS in found.not_checked
     with pytest.raises(InvalidDocumentError):
         add_waiver(run, waiver())
