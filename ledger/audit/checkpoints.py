@@ -16,7 +16,7 @@ from ledger.audit.stream import Captured, Checker, Standing, Stream
 from ledger.audit.tensors import digest_problems, moment_problems
 from ledger.records.documents import CheckpointManifest, TrainerState
 from ledger.records.events import Checkpoint
-from ledger.records.layout import MANIFEST, TRAINER_STATE
+from ledger.records.layout import CHECKPOINTS, MANIFEST, TRAINER_STATE, parse_checkpoint_name
 from ledger.storage.canonical import digest_of
 from ledger.storage.filesystem import OS
 
@@ -49,6 +49,10 @@ class CheckpointChecker(Checker):
             )
         for captured in self.stream.captured.values():
             self._check_event(captured)
+        for path in self.stream.history.pruned:
+            folder_name = path.removeprefix(f"{CHECKPOINTS}/")
+            if parse_checkpoint_name(folder_name) is None:
+                self.findings.add("LG401", "is called pruned, but is no checkpoint's path", where=path)
         spoken_of = {path for path, _ in self.stream.captured}
         for path, folder in self.stream.files.complete_checkpoints.items():
             if path not in spoken_of:
@@ -58,11 +62,16 @@ class CheckpointChecker(Checker):
         event = captured.event
         folder = self.stream.files.checkpoints.get(event.path)
         pruned = self.stream.history.pruned.get(event.path)
+        if pruned is not None and pruned.manifest_sha256 != event.manifest_sha256:
+            self.findings.add("LG401", "its pruned event names another manifest", where=event.path)
+            pruned = None
+        elif folder is None and pruned is None and not self.stream.is_live:
+            self.findings.add(
+                "LG401", "is absent, and no pruned event says that retention removed it", where=event.path
+            )
         if folder is None:
-            if pruned is None and not self.stream.is_live:
-                self.findings.add(
-                    "LG401", "is absent, and no pruned event says that retention removed it", where=event.path
-                )
+            for problem in _unseen_problems(captured):
+                self.findings.add("LG403", problem, where=event.path)
             return
         if pruned is not None and self.stream.is_live:
             return  # retention is at work
@@ -262,6 +271,17 @@ def _standing_problems(event: Checkpoint, standing: Standing) -> Iterator[str]:
         found, expected = getattr(event.state, part), getattr(standing.state, part)
         if found != expected:
             yield f"the event's digest of {part} is {found}, that of seq {standing.seq} {expected}"
+
+
+def _unseen_problems(captured: Captured) -> Iterator[str]:
+    """Compare a checkpoint that is gone with where the log stood; all that is left of it is its event."""
+    event, standing = captured.event, captured.standing
+    if standing is None or standing.microbatches != event.at.microbatches:
+        return
+    yield from _standing_problems(event, standing)
+    expected = digest_of(msgspec.to_builtins(standing.cursor))
+    if event.state.cursor != expected:
+        yield f"the event's digest of cursor is {event.state.cursor}, that of seq {standing.seq} {expected}"
 
 
 def _name_problems(folder: CheckpointFolder, manifest: CheckpointManifest) -> Iterator[str]:

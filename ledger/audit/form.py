@@ -33,6 +33,8 @@ class FormChecker(Checker):
         self._next_seq = 0
         self._session = 0
         self._has_ended = False
+        self._ids: dict[str, int] = {}
+        """Session id to the first session that bears it."""
 
     def on_line(self, line: LogLine) -> None:
         """Check a line's form, its chain and its place in the order."""
@@ -83,6 +85,10 @@ class FormChecker(Checker):
             if not is_start:
                 problems.append(("LG106", f"session {event.session} does not begin with a session_start"))
             self._session, self._has_ended = event.session, False
+        if isinstance(event, SessionStart):
+            first = self._ids.setdefault(event.session_id, event.session)
+            if first != event.session:
+                problems.append(("LG103", f"session {event.session} bears the id of session {first}"))
         run_id = self.stream.history.run_id
         if isinstance(event, SessionStart) and run_id is not None and event.run_id != run_id:
             problems.append(

@@ -160,6 +160,7 @@ class AmendmentChecker(Checker):
         for session in history.sessions:
             is_continued = continues and starts_from_beginning(self.stream, session.start)
             if session.number == history.sessions[0].number and not is_continued:
+                self._refuse_amendments(session)
                 continue
             before = self._inherited(session) if is_continued else self._before(session)
             after = self.stream.files.recipe(session.start.recipe_sha256).document
@@ -172,6 +173,15 @@ class AmendmentChecker(Checker):
                 self._check_continued(differences, where)
             self._compare(differences, session.amendments, where, number=session.number)
         self._check_targets()
+
+    def _refuse_amendments(self, session: Session) -> None:
+        """What begins anew has nothing to amend."""
+        for amendment in session.amendments:
+            self.findings.add(
+                "LG602",
+                f"amends {amendment.field}, although it began with a recipe of its own",
+                where=f"session {session.number}, seq {amendment.seq}",
+            )
 
     def _check_targets(self) -> None:
         """Look for a target below the one that was in force; a start killed before its amendment sets none."""

@@ -20,6 +20,7 @@ from ledger.records.events import (
     Train,
     UnknownEvent,
 )
+from ledger.records.fields import is_finite
 from ledger.records.parts import COUNTER_NAMES, Counters
 
 __all__ = ["CounterChecker", "SkipChecker", "WindowChecker", "describe"]
@@ -327,7 +328,9 @@ class SkipChecker(Checker):
         return None if track.is_damaged else track.consecutive_at(parent.seq, parent.counters.step)
 
     def on_overflow(self, event: Overflow) -> None:
-        """Count on."""
+        """Count on, and look whether the reason is one."""
+        if (refuted := _refuted_reason(event)) is not None:
+            self.findings.add("LG205", refuted, where=self.stream.where)
         before = self._consecutive if event.step == self._step else 0
         if self.stream.previous is None:
             before = None
@@ -358,3 +361,12 @@ class SkipChecker(Checker):
                 where=self.stream.where,
                 evidence={"grown": grown, "expected": expected},
             )
+
+
+def _refuted_reason(event: Overflow) -> str | None:
+    """Return how the attempt's own numbers contradict the reason for which it was skipped."""
+    for reason, name in (("nonfinite_loss", "loss"), ("nonfinite_grad", "grad_norm")):
+        value = getattr(event, name)
+        if event.reason == reason and value is not None and is_finite(value):
+            return f"the reason is {reason}, but {name} is {value}"
+    return None

@@ -269,8 +269,15 @@ class GeometryChecker(Checker):
         self._first: SessionStart | None = None
 
     def on_session_start(self, event: SessionStart) -> None:
-        """Compare with the first session."""
+        """Compare with the first session; and equal shares of a microbatch go to all replicas."""
         first = self._first = self._first or event
+        if event.tokens_per_microbatch % event.data_parallel:
+            self.findings.add(
+                "LG309",
+                f"session {event.session} states microbatches of {event.tokens_per_microbatch} tokens, which "
+                f"{event.data_parallel} replicas cannot share equally",
+                where=self.stream.where,
+            )
         for name in ("data_parallel", "tokens_per_microbatch", "accumulation"):
             found, expected = getattr(event, name), getattr(first, name)
             if found != expected:

@@ -37,8 +37,8 @@ FORM_RULES: Final = (
         id="LG103",
         title="seq is dense and sessions follow each other",
         severities=("error",),
-        meaning="`seq` counts 0, 1, 2, … over the whole file; sessions are 1, 2, … of one run, and never "
-        "interleave.",
+        meaning="`seq` counts 0, 1, 2, … over the whole file; sessions are 1, 2, … of one run, each with an id "
+        "of its own, and never interleave.",
         causes="Lines were removed or repeated; logs of two runs were joined; two processes wrote at once on a file "
         "system without locks.",
         advice="Look at the lines around the named seq; restore the file from a copy.",

@@ -58,7 +58,8 @@ COUNTER_RULES: Final = (
         title="every skipped attempt has its overflow event",
         severities=("error",),
         meaning="`skipped` grows by one at each overflow event and nowhere else; `consecutive` counts the "
-        "skips since the last applied update, across a resume too.",
+        "skips since the last applied update, across a resume too. An attempt skipped for a non-finite loss or norm "
+        "does not state a finite one.",
         causes="Skips were not logged, or logged twice; the count of consecutive skips was lost on resume.",
         advice="Report each skipped attempt with its reason as it happens.",
     ),

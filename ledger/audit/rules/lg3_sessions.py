@@ -98,7 +98,7 @@ SESSION_RULES: Final = (
         title="the geometry is the same in all sessions",
         severities=("error",),
         meaning="Replicas, tokens per microbatch, accumulation, and the number of random-generator states "
-        "in checkpoints do not change between sessions.",
+        "in checkpoints do not change between sessions; all replicas take equal shares of a microbatch.",
         causes="The job was resumed on another number of devices, or with another batch geometry.",
         advice="Resume with the geometry of the first session; another geometry is another experiment.",
     ),

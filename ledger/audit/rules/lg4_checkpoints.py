@@ -14,9 +14,9 @@ CHECKPOINT_RULES: Final = (
         title="every logged checkpoint exists or was pruned",
         severities=("error", "warning", "hint"),
         meaning="Each checkpoint event's folder is there, complete, with the manifest it names, or a pruned "
-        "event says that retention removed it. A complete one without an event is an orphan (warning): the "
-        "process was killed between the rename and the event. One that was pruned and is still there is a "
-        "hint.",
+        "event of that manifest says that retention removed it. A complete one without an event is an orphan "
+        "(warning): the process was killed between the rename and the event. One that was pruned and is still "
+        "there is a hint.",
         causes="Files were removed or moved by hand; a copy of the run is partial; the manifest was edited.",
         advice="Restore the folder from a copy. An orphan is usable: its pin on the log vouches for it.",
     ),

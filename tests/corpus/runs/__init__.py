@@ -13,6 +13,7 @@ from tests.corpus.runs import (
     lg5_data,
     lg6_lock,
     lg7_seal,
+    small_lies,
 )
 from tests.corpus.runs.base import CASES, Case
 
@@ -31,4 +32,5 @@ __all__ = [
     "lg5_data",
     "lg6_lock",
     "lg7_seal",
+    "small_lies",
 ]

@@ -114,7 +114,7 @@ def the_final_checkpoint_was_pruned(run: Path) -> None:
         pruned |= {
             "event": "pruned",
             "path": "checkpoints/step-00000006-s01",
-            "manifest_sha256": OTHER,
+            "manifest_sha256": of_kind(events, "checkpoint")[-1]["manifest_sha256"],
             "reason": "",
         }
         events.insert(-1, pruned)
@@ -173,7 +173,7 @@ def a_completed_session_with_an_error(events: Events) -> None:
 
 @edited("LG106", "plain")
 def an_end_with_a_final_state_beside_a_checkpoint(events: Events) -> None:
-    of_kind(events, "session_end")[0]["state"] = of_kind(events, "session_start")[0]["state"]
+    of_kind(events, "session_end")[0]["state"] = of_kind(events, "train")[-1]["state"]
 
 
 @edited("LG701", "plain")

@@ -113,6 +113,9 @@ class _Rebuild:
             self._standing.append(event)
         if kind == "checkpoint":
             self._rewrite_checkpoint(event)
+        if kind == "pruned":
+            old = event["manifest_sha256"]
+            event["manifest_sha256"] = self._manifests.get(old, old)
         if kind == "val" and event["evaluation"]:
             self._rewrite_evaluation(event)
 
