@@ -130,7 +130,17 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
             metric="clipped_share", window="last_third", max=0.95, reason="clipping is for exceptions"
         ),
         "repeated_share": GateBound(max=0.0, reason="successive batches, never the same one twice"),
-        "norm_spikes": GateBound(max=2, reason="one may be an odd batch, two chance, a third is the recipe"),
+        "spike_share": GateBound(
+            max=0.01,
+            reason="one may be an odd batch, two chance, a third is the recipe; in a long pilot one in a hundred",
+        ),
+        "decay_per_update": GateBound(
+            max=0.01, reason="what is taken away in an update is far less than what was learned before"
+        ),
+        "moment_ratio": GateBound(
+            max=1.0, reason="Adam is known to converge where beta1 is below the root of beta2"
+        ),
+        "warmup_share": GateBound(max=0.5, reason="a warm-up ends, and most of the run is behind it"),
         "throughput_ratio": GateBound(
             min=0.5,
             reason="steady between the first and the last third, other users of the machine allowed for",
@@ -154,6 +164,9 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
     },
     "validate": {
         "validation_loss": GateBound(reason="what training never saw was measured completely"),
+        "held_out_updates": GateBound(
+            min=1.0, reason="a mean over less text than one update reads is chance"
+        ),
         "validation_gap": GateBound(
             min=-0.5,
             max=3.0,

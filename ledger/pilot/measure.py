@@ -1,16 +1,20 @@
-"""What a stage's gates measure, read from a run's log in one pass and from nothing else."""
+"""What a stage's gates measure, read from a run's log in one pass, and from the recipe that it names by its digest."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ledger.errors import LedgerError, StorageError
 from ledger.history import History
+from ledger.records.documents import Recipe
 from ledger.records.events import Checkpoint, Overflow, SkipReason, Train, Validation
-from ledger.records.fields import Measurement, is_finite
-from ledger.records.layout import LOG
+from ledger.records.fields import Json, Measurement, is_finite
+from ledger.records.layout import LOG, RECIPES
 from ledger.records.parts import LogPosition
+from ledger.storage.documents import read_document
 from ledger.storage.log import read_log
 
 __all__ = ["GateWindow", "RunMeasurements", "TrainRow", "measure_run"]
@@ -46,6 +50,8 @@ class RunMeasurements:
     """The evidence of one run, on its current branch where the history decides."""
 
     history: History = field(default_factory=History)
+    config: Mapping[str, Json] = field(default_factory=dict)
+    """The recipe of the last session; empty where it cannot be read."""
     head: LogPosition | None = None
     rows: list[TrainRow] = field(default_factory=list)
     """Every train event, superseded ones included, in the order of the log."""
@@ -149,7 +155,20 @@ def measure_run(run_dir: Path) -> RunMeasurements:
                 found.longest_skip = max(found.longest_skip, line.event.consecutive)
             case Checkpoint():
                 _add_checkpoint(found, line.event)
+    found.config = _config(run_dir, found.history)
     return found
+
+
+def _config(run_dir: Path, history: History) -> Mapping[str, Json]:
+    if not history.sessions:
+        return {}
+    sha256 = history.sessions[-1].start.recipe_sha256
+    try:
+        return read_document(run_dir / RECIPES / f"{sha256}.json", Recipe, sha256=sha256).config
+    except StorageError:
+        raise
+    except LedgerError:
+        return {}  # what is wrong with it is the audit's to say
 
 
 def _row(event: Train) -> TrainRow:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ledger.pilot import numbers
+from ledger.pilot import numbers, recipe_numbers
 from ledger.pilot.measure import RunMeasurements
 from ledger.pilot.numbers import Measure, Value
 from ledger.records.documents import Verdict
@@ -154,6 +154,33 @@ METRICS: Final[dict[str, Metric]] = {
         f"{numbers.SPIKE_MEMORY} before",
         advice=f"spikes that repeat are the recipe, not an odd batch: {_OF_STEPS}",
         of_run=numbers.norm_spikes,
+    ),
+    "spike_share": Metric(
+        what=f"such stretches beyond {numbers.SPIKES_BY_CHANCE}, over the windows",
+        advice=f"spikes that repeat are the recipe, not an odd batch: {_OF_STEPS}",
+        of_run=numbers.spike_share,
+    ),
+    "decay_per_update": Metric(
+        what="share of a weight that decay takes away in one update at the base rate: learning rate times weight decay",
+        advice="weights are forgotten within so few updates that a short pilot looks well and a long run stops "
+        "learning: lower optimizer.weight_decay",
+        of_run=lambda found, _: recipe_numbers.decay_per_update(found.config),
+    ),
+    "moment_ratio": Metric(
+        what="beta1 over the root of beta2 of Adam, which is known to converge below 1",
+        advice="the moments were swapped, or beta2 is too small for beta1: see optimizer.beta1 and optimizer.beta2",
+        of_run=lambda found, _: recipe_numbers.moment_ratio(found.config),
+    ),
+    "warmup_share": Metric(
+        what="updates of the warm-up over those of the schedule's horizon; 0 where the schedule has none",
+        advice="most of the run, or all of it, is warm-up, and the base rate is never or hardly reached: lower "
+        "schedule.warmup_steps",
+        of_run=lambda found, _: recipe_numbers.warmup_share(found.config),
+    ),
+    "held_out_updates": Metric(
+        what="target positions of the last complete evaluation over those of one update",
+        advice="a loss over so little text is chance: hold more text out (split.validation_fraction)",
+        of_run=numbers.held_out_updates,
     ),
     "validation_loss": Metric(
         what="loss of the last complete evaluation, nats",

@@ -16,6 +16,7 @@ from ledger.records.documents import Verdict
 from ledger.records.fields import Measurement, as_measurement, is_finite
 
 __all__ = [
+    "SPIKES_BY_CHANCE",
     "SPIKE_FACTOR",
     "SPIKE_MEMORY",
     "Measure",
@@ -29,6 +30,7 @@ __all__ = [
     "ended",
     "equivalence",
     "evaluation_share",
+    "held_out_updates",
     "loss_drop",
     "loss_falls",
     "loss_left",
@@ -41,6 +43,7 @@ __all__ = [
     "redone_equal",
     "repeated_share",
     "skipped_share",
+    "spike_share",
     "throughput_ratio",
     "training_rate",
     "validation_gap",
@@ -57,6 +60,8 @@ SPIKE_FACTOR: Final = 4.0
 """A norm is a spike where it exceeds so many times the median of the windows before it."""
 SPIKE_MEMORY: Final = 16
 """Windows whose median a norm is compared with."""
+SPIKES_BY_CHANCE: Final = 2
+"""One may be an odd batch, two chance; what is beyond is the recipe, in a run of any length."""
 SPIKE_LEAST: Final = 4
 """Windows that must have gone before."""
 
@@ -158,6 +163,15 @@ def norm_spikes(found: RunMeasurements, window: GateWindow) -> Value:
     return _combined(norms, lambda numbers: float(_spikes(numbers, begin=begin)))
 
 
+def spike_share(found: RunMeasurements, window: GateWindow) -> Value:
+    """Return the spikes of the norm beyond SPIKES_BY_CHANCE over the windows that were looked at."""
+    spikes = norm_spikes(found, window)
+    if not isinstance(spikes, int | float):
+        return spikes
+    looked_at = len(_norms(found.branch_rows(window)))
+    return max(0.0, spikes - SPIKES_BY_CHANCE) / looked_at if looked_at else None
+
+
 def _spikes(norms: list[float], *, begin: int) -> int:
     calm: list[float] = norms[:SPIKE_LEAST]
     count, was_spike = 0, False
@@ -174,6 +188,13 @@ def _spikes(norms: list[float], *, begin: int) -> int:
 def validation_loss(found: RunMeasurements, _window: GateWindow) -> Value:
     """Return the loss of the last complete evaluation, in nats."""
     return found.complete_loss
+
+
+def held_out_updates(found: RunMeasurements, _window: GateWindow) -> Value:
+    """Return the target positions of the last complete evaluation over those of one update."""
+    complete = [one.tokens for one in found.history.evaluations() if one.complete]
+    attempts, tokens = sum(row.attempts for row in found.rows), sum(row.tokens for row in found.rows)
+    return complete[-1] * attempts / tokens if complete and tokens else None
 
 
 def validation_gap(found: RunMeasurements, _window: GateWindow) -> Value:

@@ -33,7 +33,7 @@ pilot:
   acceptance: {recipe: {run: {target_step: 8}, evaluation: {interval: 4}, checkpoint: {interval: 4}}}
   stability:
     recipe: {run: {target_step: 30}, logging: {interval: 1}}
-    gates: {throughput_ratio: null, data_wait_share: null, checkpoint_share: null, norm_spikes: null}
+    gates: {throughput_ratio: null, data_wait_share: null, checkpoint_share: null, spike_share: null}
   resume: {recipe: {run: {target_step: 60}, checkpoint: {interval: 4}}, kill_after_step: 6}
   validate: {gates: {leaked_share: null}}
 """

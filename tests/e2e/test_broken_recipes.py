@@ -123,8 +123,17 @@ def test_a_sound_recipe_trips_nothing(corpus: Path, tmp_path: Path):
 def test_a_learning_rate_thirty_times_too_high(corpus: Path, tmp_path: Path):
     train(config_of(corpus / "data", optimizer={"learning_rate": 0.15}), tmp_path / "run")
     missed, said = judged(tmp_path / "run")
-    assert "norm_spikes" in missed, said
+    assert "spike_share" in missed, said
     assert "spikes that repeat are the recipe, not an odd batch: a learning rate that is too high" in said
+
+
+def test_a_weight_decay_that_only_a_long_run_would_show(corpus: Path, tmp_path: Path):
+    changes = {"optimizer": RECIPE["optimizer"] | {"weight_decay": 10.0}, "run": {"target_step": 4}}
+    train(config_of(corpus / "data", **changes), tmp_path / "run")
+    missed, said = judged(tmp_path / "run")
+    assert "decay_per_update" in missed, said
+    assert not missed & {"moment_ratio", "warmup_share"}, said
+    assert "lower optimizer.weight_decay" in said
 
 
 def test_fp16_without_warm_up_and_with_a_huge_loss_scale(corpus: Path, tmp_path: Path):

@@ -74,6 +74,10 @@ def series(name: str, values: list[Any]) -> RunMeasurements:
         ("grad_norm_max", "grad_norm", [1.0, "Infinity"], "NaN"),
         ("grad_norm_p99", "grad_norm", [None], None),
         ("norm_spikes", "grad_norm", [1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 1.0, 4.1, 1.0, 4.0], 2),
+        ("spike_share", "grad_norm", [1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 1.0, 4.1, 1.0, 4.0], 0.0),
+        ("spike_share", "grad_norm", [1.0, 1.0, 1.0, 1.0, *[5.0, 1.0] * 8], 6 / 20),
+        ("spike_share", "grad_norm", [1.0] * 4, None),
+        ("spike_share", "grad_norm", [1.0] * 5 + ["NaN"], "NaN"),
         ("norm_spikes", "grad_norm", [64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0], 0),
         ("norm_spikes", "grad_norm", [1.0, 1.0, 1.0, 9.0], None),
         ("throughput_ratio", "seconds", [1.0, 1.0, 1.0, 1.0, 4.0, 4.0], 0.25),
@@ -235,6 +239,46 @@ def test_equivalence_is_read_from_the_verdict():
     assert again["redone_equal"] == "differs"
 
 
+RECIPE: dict[str, Any] = {
+    "optimizer": {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.81, "weight_decay": 0.5, "muon": None},
+    "batch": {"micro_batch": 2, "sequence": 8, "accumulation": 4},
+    "schedule": {"warmup_steps": 10, "horizon": 6_400},
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "changes", "expected"),
+    [
+        ("decay_per_update", {}, 5e-4),
+        ("decay_per_update", {"muon": {"learning_rate": 0.02}}, 1e-2),
+        ("decay_per_update", {"muon": {"learning_rate": 0.02, "weight_decay": 0.01}}, 5e-4),
+        ("moment_ratio", {}, 1.0),
+        ("moment_ratio", {"beta2": 0.0}, None),
+        ("warmup_share", {}, 0.1),
+    ],
+)
+def test_what_a_recipe_says_of_itself(metric: str, changes: dict[str, Any], expected: float | None):
+    found = series("loss", [3.0])
+    found.config = RECIPE | {"optimizer": RECIPE["optimizer"] | changes}
+    assert measured(metric, found) == pytest.approx(expected)
+    found.config = {}
+    assert measured(metric, found) is None
+
+
+def test_a_schedule_without_a_horizon_has_no_share_of_warm_up():
+    found = series("loss", [3.0])
+    found.config = RECIPE | {"schedule": {"warmup_steps": 10}}
+    assert measured("warmup_share", found) == 0.0
+
+
+def test_held_out_text_is_counted_in_updates():
+    found = series("loss", [3.0, 2.0])
+    assert measured("held_out_updates", found) is None
+    evaluations = [SimpleNamespace(complete=True, tokens=50, microbatches=2)]
+    cast("Any", found.history.sessions[0]).evaluations = evaluations
+    assert measured("held_out_updates", found) == 0.5
+
+
 def test_a_whole_run_is_measured_in_one_pass(tmp_path: Path):
     run_toy(tmp_path / "run", ToySettings(skip_attempts=frozenset({3})))
     found = measure_run(tmp_path / "run")
@@ -257,4 +301,7 @@ def test_a_whole_run_is_measured_in_one_pass(tmp_path: Path):
         "tokens_per_second",
         "data_wait_share",
         "throughput_ratio",
+        "decay_per_update",
+        "moment_ratio",
+        "warmup_share",
     }
