@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ledger.config import load_config
 from ledger.dataset.manifest import Dataset
+from ledger.dataset.verify import verify_dataset
 from ledger.errors import RefusedError
 from ledger.locks import recipe_of_lock
 from ledger.pilot.comparing import Difference, held_differences
@@ -16,7 +17,7 @@ from trainer.config import TrainerConfig
 from trainer.recipe import parts_of, recipe_of
 from trainer.sources import VALIDATION_SPLIT, DataSources
 
-__all__ = ["config_of_lock", "require_lock"]
+__all__ = ["config_of_lock", "require_every_byte", "require_lock"]
 
 
 def config_of_lock(lock: RecipeLock, overrides: Iterable[str]) -> TrainerConfig:
@@ -49,6 +50,19 @@ def require_lock(lock: RecipeLock, config: TrainerConfig, sources: DataSources, 
             expected="the recipe as it was frozen",
             advice="set them back; an approved change is rehearsed and frozen into a new lock that names this one",
         )
+
+
+def require_every_byte(sources: DataSources) -> None:
+    """Insist that the bytes of the data are those of its inventory, whose digest is all that a lock compares.
+
+    Raises:
+        LedgerError: the first file that is damaged, missing or another one.
+    """
+    for directory in dict.fromkeys(
+        [sources.main.directory, *(one.directory for one in sources.sources.values())]
+    ):
+        for problem in verify_dataset(directory).errors:
+            raise problem.error
 
 
 def _dataset_differences(lock: RecipeLock, sources: DataSources) -> Iterator[Difference]:

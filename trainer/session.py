@@ -29,7 +29,7 @@ from trainer.config import TrainerConfig
 from trainer.data import TrainingData
 from trainer.environment import environment_record, prepare_machine
 from trainer.evaluate import VALIDATION
-from trainer.locking import require_lock
+from trainer.locking import require_every_byte, require_lock
 from trainer.loop import Training, fit
 from trainer.milestones import Calendar, calendar_of
 from trainer.model.decoder import parameter_counts
@@ -107,6 +107,9 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     _require_validation(typed, sources.main)
     if not OS.exists(request.run_dir / LOG):
         _require_lock(request, typed, sources, recorded=None)  # before even a folder is made
+        if request.lock is not None:
+            Report(console, interval=typed.logging.interval).say("verifying every byte of the data")
+            require_every_byte(sources)
     prepare_machine(typed)
     recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
     with closing(TrainingData(sources, typed)) as data, recorder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,20 @@ def test_what_the_lock_says_of_the_dataset_must_be_so(
     change("datasets", "train", *keys, to=to)(path)
     assert call("--recipe", path, "--run", tmp_path / "run") == 1
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["train-00000.npy", "tokenizer.json"])
+def test_data_of_which_a_byte_changed_is_refused_before_a_step(
+    name: str, path: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(dataset, tmp_path / "data")
+    damaged = bytearray((tmp_path / "data" / name).read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "data" / name).write_bytes(damaged)
+    run = tmp_path / "run"
+    assert call("--recipe", path, "--run", run, "--set", f"data.path={tmp_path / 'data'}") == 1
+    assert name in capsys.readouterr().err
+    assert not run.exists()
 
 
 def test_l11_packages_without_digests_are_named_as_not_held(lock: RecipeLock):
