@@ -50,9 +50,11 @@ class PilotData:
 
     @property
     def paths(self) -> dict[str, Json]:
-        """Leaf of a recipe to the folder that it names."""
-        sources = {f"data.sources.{name}.path": str(found.directory) for name, found in self.sources.items()}
-        return {"data.path": str(self.main.directory), **sources}
+        """Leaf of a recipe to the folder that it names, absolute."""
+        leaves = {"data.path": self.main} | {
+            f"data.sources.{name}.path": found for name, found in self.sources.items()
+        }
+        return {leaf: str(found.directory.absolute()) for leaf, found in leaves.items()}
 
     def place_of(self, recipe: Recipe) -> Path | None:
         """Return where the data of a run lies; None where that is where its recipe says."""

@@ -15,7 +15,7 @@ from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, Unsaf
 from ledger.maintain.verdicts import VERDICT
 from ledger.pilot.datasets import PilotData, token_counts
 from ledger.pilot.gates import DEFAULT_GATES, GateBound, measure
-from ledger.pilot.kinds import STAGES
+from ledger.pilot.kinds import KINDS, STAGES
 from ledger.pilot.measure import RunMeasurements, measure_run
 from ledger.pilot.metrics import Evidence
 from ledger.pilot.numbers import Value
@@ -141,6 +141,11 @@ def _check_stage(
         found = hash_file(_below(folder, file.path)).sha256
         if found != file.sha256:
             raise _changed(folder / file.path, f"has SHA-256 {found}", expected=file.sha256)
+    kind = KINDS.get(record.stage)
+    if (kind is None or kind.purpose is not None) and not record.runs:
+        raise _changed(folder / STAGE_RECORD, "names no run", expected="a stage that trains has one")
+    if record.stage == "validate" and record.checkpoint is None:
+        raise _changed(folder / STAGE_RECORD, "names no checkpoint", expected="the one that it measured")
     _require_default_gates(folder, record)
     control = record.runs[1] if len(record.runs) > 1 else None
     runs = [

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from ledger import __version__
 from ledger.audit import reconcile
 from ledger.maintain import write_verdict
+from ledger.pilot import recheck
 from ledger.pilot.freeze import freeze_pilot
 from ledger.pilot.gates import DEFAULT_GATES, GateBound, judge
 from ledger.pilot.measure import measure_run
@@ -97,4 +102,13 @@ def rehearse(root: Path, dataset: Path) -> Path:
 
 def frozen(root: Path) -> RecipeLock:
     """Return the lock of it."""
-    return freeze_pilot(root, per_day=1.0)
+    with one_stage_is_a_pilot():
+        return freeze_pilot(root, per_day=1.0)
+
+
+@contextmanager
+def one_stage_is_a_pilot() -> Iterator[None]:
+    """Let a pilot be whole that has the stage stability alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recheck, "STAGES", ("stability",))
+        yield
