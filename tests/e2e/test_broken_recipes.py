@@ -14,6 +14,7 @@ from rich.console import Console
 
 from data_prep.pipeline import prepare
 from ledger.audit import reconcile
+from ledger.cli import main
 from ledger.dataset.leakage import leaked_share
 from ledger.dataset.manifest import open_dataset
 from ledger.errors import LedgerError, VerificationError
@@ -21,6 +22,7 @@ from ledger.pilot.gates import gate_notes, judge
 from ledger.pilot.measure import measure_run
 from ledger.pilot.metrics import Evidence
 from tests.data_prep.corpus import configure
+from tests.e2e.small_pilot import write_small_pilot
 from tests.trainer.tiny import StopAfter
 from trainer import session
 from trainer.config import TrainerConfig
@@ -144,6 +146,24 @@ def test_fp16_without_warm_up_and_with_a_huge_loss_scale(corpus: Path, tmp_path:
     assert {"ended", "skipped_share"} <= missed
     assert "8 attempts in a row were skipped, the last one for overflow" in said
     assert "an initial loss scale that is too large" in said
+
+
+def test_a_whole_pilot_of_a_broken_recipe_ends_with_no_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = write_small_pilot(tmp_path)
+    broken = ("precision={name: fp16, initial_scale: 1099511627776}", "schedule.warmup_steps=0")
+    asked = [part for text in broken for part in ("--set", text)]
+    assert main(["pilot", str(config), "--output", str(tmp_path / "out"), *asked]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "LG901 error: smoke: ended is failed: TrainingFailedError: after step 0: 8 attempts in a row" in said
+    )
+    assert "the last lines of output.log say more" in said
+    assert "NO-GO" in said
+    assert "overfit" in said  # as one that was not run
+    assert f"what failed stays as evidence in {tmp_path / 'out'}/smoke-" in said
+    assert main(["freeze", str(tmp_path / "out"), "-o", str(tmp_path / "lock.json")]) == 1
+    assert "the pilot failed in smoke" in capsys.readouterr().err
+    assert not (tmp_path / "lock.json").exists()
 
 
 def test_an_evaluation_that_leaks_training_text(corpus: Path):
