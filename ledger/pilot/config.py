@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from ledger.config import StrictModel, file_of, leaf, load_config
 from ledger.errors import ConfigError
-from ledger.pilot.gates import GateBounds
+from ledger.pilot.gates import GateBounds, gates_of
 from ledger.pilot.kinds import KINDS
 from ledger.records.parts import Purpose
 from ledger.storage.filesystem import OS
@@ -102,6 +102,12 @@ class PilotConfig(StrictModel):
         names = [*KINDS, *self.extra]
         if unknown := [name for name in self.stages or () if name not in names]:
             raise ValueError(f"stages: {', '.join(unknown)} is no stage; known are {', '.join(names)}")
+        for name in [*names[1:], *(["prepare"] if self.prepare else [])]:
+            section = self.prepare if name == "prepare" else self.section(name)
+            try:
+                gates_of(name, section.gates if section else None)
+            except ValueError as error:
+                raise ValueError(f"{name}.gates: {error}") from error
         if self.validation.recipe:
             raise ValueError("validate: it trains nothing, so it changes no recipe")
         return self

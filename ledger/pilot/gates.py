@@ -183,14 +183,18 @@ DEFAULT_GATES: Final[dict[str, dict[str, GateBound]]] = {
 def gates_of(stage: str, asked: Mapping[str, GateBound | None] | None = None) -> dict[str, GateBound | None]:
     """Return the gates of a stage: the defaults, with what its configuration asks instead; null: switched off.
 
-    Raises `ValueError` for a gate that names no metric.
+    Raises `ValueError` for a gate that names no metric, and for a default that is to measure something else.
     """
     gates: dict[str, GateBound | None] = {**DEFAULT_GATES.get(stage, {})}
     for name, bound in (asked or {}).items():
         before = gates.get(name)
         if bound is not None and bound.metric is None and before is not None and before.metric is not None:
             bound = bound.model_copy(update={"metric": before.metric})  # noqa: PLW2901 - the name of a default
-        if bound is not None and bound.metric is None:
+        if before is not None and bound is not None and bound.metric not in (None, before.metric or name):
+            raise ValueError(
+                f"the gate {name} measures {before.metric or name}; ask more under a name of its own"
+            )
+        if before is None and (bound is None or bound.metric is None):
             _known_metric(name)
         gates[name] = bound
     return gates

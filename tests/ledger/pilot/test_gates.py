@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ledger.audit import reconcile
+from ledger.pilot.config import PilotConfig
 from ledger.pilot.gates import DEFAULT_GATES, GateBound, asks_less, gate_notes, gates_of, judge
 from ledger.pilot.measure import RunMeasurements, TrainRow, measure_run
 from ledger.pilot.metrics import METRICS, Evidence, is_metric, metric_named
@@ -182,6 +183,25 @@ def test_a_configuration_overrides_joins_and_switches_off():
 def test_a_bound_that_asks_less_than_the_default_is_told(asked: dict[str, GateBound | None], less: list[str]):
     gates = judge("stability", asked, Evidence())
     assert [gate.metric for gate in gates if asks_less("stability", gate)] == less
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"stability": {"gates": {"los_drop": {"max": 1.0}}}}, "stability.gates: 'los_drop' is no metric"),
+        ({"stability": {"gates": {"los_drop": None}}}, "stability.gates: 'los_drop' is no metric"),
+        ({"validate": {"gates": {"leaked": {"max": 1.0}}}}, "validate.gates: 'leaked' is no metric"),
+        ({"prepare": {"configs": ["x"], "gates": {"words": {"min": 1}}}}, "prepare.gates: 'words'"),
+        ({"extra": {"mine": {"gates": {"los": {"max": 1.0}}}}}, "mine.gates: 'los' is no metric"),
+        (
+            {"stability": {"gates": {"late_skips": {"metric": "updates"}}}},
+            "the gate late_skips measures skipped_share",
+        ),
+    ],
+)
+def test_a_gate_that_is_none_is_said_before_anything_is_trained(section: dict[str, Any], problem: str):
+    with pytest.raises(ValidationError, match=problem):
+        PilotConfig.model_validate({"name": "x", **section})
 
 
 def test_every_default_names_a_metric_that_is_explained():
