@@ -17,13 +17,13 @@ from ledger.records.documents import CheckpointFile, CheckpointManifest, Trainer
 from ledger.records.events import CheckpointKind
 from ledger.records.layout import CHECKPOINTS, MANIFEST, TRAINER_STATE, checkpoint_name
 from ledger.records.parts import Counters, Cursor, DataIdentities, LogPosition, StateDigests
-from ledger.storage.atomic import create_file, publish_folder, sync_file, temporary_path
+from ledger.storage.atomic import publish_folder, sync_file, temporary_path, write_new_file
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.digests import hash_file
 from ledger.storage.documents import document_bytes
 from ledger.storage.files import ensure_folder, is_own_folder
 from ledger.storage.filesystem import FileSystem
-from ledger.storage.safetensors import hash_file_and_tensors
+from ledger.storage.safetensors import sync_and_hash
 from ledger.storage.trees import remove_tree
 
 __all__ = ["Captured", "commit_checkpoint", "discard_checkpoint_folder", "open_checkpoint_folder"]
@@ -70,11 +70,11 @@ def commit_checkpoint(folder: Path, captured: Captured, *, fs: FileSystem) -> Co
         raise UsageError(f"{', '.join(sorted(reserved))} is written by the recorder", path=folder)
     files = {name: _describe(folder / name, fs=fs) for name in names}
     trainer = document_bytes(_trainer_state(captured))
-    create_file(folder / TRAINER_STATE, trainer, fs=fs)
+    write_new_file(folder / TRAINER_STATE, trainer, fs=fs)
     files[TRAINER_STATE] = CheckpointFile(bytes=len(trainer), sha256=sha256_hex(trainer), tensors=None)
     manifest = _manifest(captured, files)
     data = document_bytes(manifest)
-    create_file(folder / MANIFEST, data, fs=fs)
+    write_new_file(folder / MANIFEST, data, fs=fs)
     final = folder.with_name(checkpoint_name(step=captured.counters.step, session=captured.session))
     publish_folder(folder, final, fs=fs)
     return CompleteCheckpoint(
@@ -91,10 +91,10 @@ def discard_checkpoint_folder(folder: Path, *, fs: FileSystem) -> None:
 def _describe(path: Path, *, fs: FileSystem) -> CheckpointFile:
     if is_own_folder(path, fs=fs):
         raise UsageError("a checkpoint holds files only", path=path, expected="no folder inside a checkpoint")
-    sync_file(path, fs=fs)
     if path.suffix == ".safetensors":
-        (size, sha256), tensors = hash_file_and_tensors(path, fs=fs)
+        (size, sha256), tensors = sync_and_hash(path, fs=fs)
         return CheckpointFile(bytes=size, sha256=sha256, tensors=tensors)
+    sync_file(path, fs=fs)
     size, sha256 = hash_file(path, fs=fs)
     return CheckpointFile(bytes=size, sha256=sha256, tensors=None)
 

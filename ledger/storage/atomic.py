@@ -27,6 +27,7 @@ __all__ = [
     "replace_file",
     "sync_file",
     "temporary_path",
+    "write_new_file",
 ]
 
 _TEMPORARY: Final = re.compile(r"\..+\.tmp-[0-9a-f]{16}", re.DOTALL)
@@ -76,6 +77,17 @@ def create_file(path: StrPath, data: bytes | Iterable[bytes], *, fs: FileSystem 
         fs.unlink(temporary)
     fs.sync_directory(Path(path).parent)
     return created
+
+
+def write_new_file(path: StrPath, data: bytes, *, fs: FileSystem = OS) -> None:
+    """Write and sync a file that is new in a temporary folder; `publish_folder` makes its name last.
+
+    Raises:
+        StorageError: the system refused; a part of the file may be left.
+    """
+    with fs.opened(path, _NEW_FILE) as descriptor:
+        fs.write(descriptor, data, path=path)
+        fs.sync(descriptor, path=path)
 
 
 def publish_folder(temporary: StrPath, path: StrPath, *, fs: FileSystem = OS) -> None:

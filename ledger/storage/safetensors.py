@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -28,18 +29,21 @@ __all__ = [
     "SafetensorsHeader",
     "TensorInfo",
     "TensorScan",
-    "hash_file_and_tensors",
     "nonfinite_tensors",
     "opened_tensors",
     "read_header",
     "read_numbers",
     "scan_tensors",
+    "sync_and_hash",
 ]
 
 MAX_HEADER_BYTES: Final = 100_000_000
 """The bound that the format's own library sets."""
 
 _BLOCK_BYTES: Final = 1 << 20
+_BLOCKS_BEHIND: Final = 64
+"""How many blocks may wait to be hashed: 64 MiB of memory."""
+
 _LENGTH_BYTES: Final = 8
 _MAX_DIMENSIONS: Final = 64
 
@@ -123,30 +127,57 @@ def scan_tensors(
     return TensorScan(entries, nonfinite)
 
 
-def hash_file_and_tensors(path: StrPath, *, fs: FileSystem = OS) -> tuple[FileDigest, dict[str, TensorEntry]]:
-    """Return the digest of a file and those of its tensors, each byte read once and both digests taken side by side.
+def sync_and_hash(path: StrPath, *, fs: FileSystem = OS) -> tuple[FileDigest, dict[str, TensorEntry]]:
+    """Force a file that something else wrote onto the device; return its digest and those of its tensors.
 
-    Errors as `read_header`.
+    Each byte is read back once. The file operations are this thread's, in an order that never varies; two threads
+    hash what was read meanwhile, also while the system syncs.
+
+    Raises:
+        InvalidDocumentError, EvidenceMissingError, UnsafeError: as `read_header`.
+        StorageError: the system refused, or the file became shorter.
     """
-    entries: dict[str, TensorEntry] = {}
     whole = hashlib.sha256()
     with (
         opened_regular_file(path, fs=fs) as descriptor,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger-digest") as beside,
+        _hashing_behind() as of_file,
+        _hashing_behind() as of_tensors,
     ):
         header = _read_header(descriptor, path, fs=fs)
-        for block in _read_blocks(descriptor, 0, header.data_start, path, fs=fs):
-            whole.update(block)
+        digests = {name: hashlib.sha256() for name in header.tensors}
         size = header.data_start
+        for block in _read_blocks(descriptor, 0, size, path, fs=fs):
+            of_file(whole.update, block)
         for name, info in header.tensors.items():
-            digest = hashlib.sha256()
             for block in _read_blocks(descriptor, size, info.end - info.begin, path, fs=fs):
-                of_file = beside.submit(whole.update, block)
-                digest.update(block)
-                of_file.result()
+                of_file(whole.update, block)
+                of_tensors(digests[name].update, block)
                 size += len(block)
-            entries[name] = TensorEntry(dtype=info.dtype, shape=list(info.shape), sha256=digest.hexdigest())
+        fs.sync(descriptor, path=path)
+    entries = {
+        name: TensorEntry(dtype=info.dtype, shape=list(info.shape), sha256=digests[name].hexdigest())
+        for name, info in header.tensors.items()
+    }
     return FileDigest(size, whole.hexdigest()), entries
+
+
+@contextmanager
+def _hashing_behind() -> Iterator[Callable[[Callable[[bytes], None], bytes], None]]:
+    """Yield what hands a block to a digest in a thread, a bounded number of them behind; all are done at the end."""
+    waiting: deque[Future[None]] = deque()
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger-digest")
+
+    def hand_over(update: Callable[[bytes], None], block: bytes) -> None:
+        if len(waiting) == _BLOCKS_BEHIND:
+            waiting.popleft().result()
+        waiting.append(thread.submit(update, block))
+
+    try:
+        yield hand_over
+        for hashed in waiting:
+            hashed.result()
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def nonfinite_tensors(path: StrPath, *, fs: FileSystem = OS) -> list[str]:

@@ -24,7 +24,16 @@ from tests.support.faults_scenarios import SCENARIO, SCENARIOS, finished_run
 
 PACKAGES = (ledger, data_prep, trainer)
 PRIMITIVES = {
-    *("create_file", "replace_file", "publish_folder", "sync_file", "write_document", "write_array"),
+    *(
+        "create_file",
+        "replace_file",
+        "publish_folder",
+        "sync_file",
+        "sync_and_hash",
+        "write_new_file",
+        "write_document",
+        "write_array",
+    ),
     "write_safetensors",
     *("quarantine_tail", "ensure_folder", "claim_log", "remove_temporaries"),
 }

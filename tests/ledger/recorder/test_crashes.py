@@ -124,7 +124,7 @@ def test_a_checkpoint_killed_between_its_rename_and_its_event_is_found(run_dir):
 
 
 def test_a_checkpoint_killed_before_its_rename_is_none(run_dir):
-    kill_behind(run_dir, "link", "manifest.json")
+    kill_behind(run_dir, "close", "manifest.json")
     left = [path.name for path in (run_dir / "checkpoints").iterdir()]
     assert len(left) == 1
     assert left[0].startswith(".step-00000002-s01.tmp-")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ import pytest
 
 from ledger.errors import InvalidDocumentError, StorageError
 from ledger.storage.digests import hash_file, tensor_table_sha256
+from ledger.storage.filesystem import FileSystem
 from ledger.storage.safetensors import (
     TensorInfo,
-    hash_file_and_tensors,
     nonfinite_tensors,
     read_header,
     read_numbers,
     scan_tensors,
+    sync_and_hash,
 )
 
 HEADER: dict[str, Any] = {
@@ -60,11 +63,40 @@ def test_every_tensor_is_hashed(path: Path):
     assert (entries["a"].dtype, entries["a"].shape) == ("F32", [2, 2])
 
 
-def test_a_file_and_its_tensors_are_hashed_in_one_pass(path: Path, monkeypatch: pytest.MonkeyPatch):
+class Watched(FileSystem):
+    """Notes which operation was asked for, of how many bytes, and by which thread; refuses syncs on demand."""
+
+    def __init__(self, *, refuses_syncs: bool = False) -> None:
+        self.asked: list[tuple[str, Any, int]] = []
+        self._refuses_syncs = refuses_syncs
+
+    def perform(self, operation: str, path: Any, function: Any, *arguments: Any, **options: Any) -> Any:
+        self.asked.append((operation, arguments[1:], threading.get_ident()))
+        if operation == "fsync" and self._refuses_syncs:
+            raise OSError(errno.EIO, "broken")
+        return super().perform(operation, path, function, *arguments, **options)
+
+
+@pytest.mark.parametrize("behind", [1, 64])
+def test_a_file_is_read_once_for_its_digest_and_its_tensors_and_synced(
+    path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+):
     monkeypatch.setattr("ledger.storage.safetensors._BLOCK_BYTES", 8)  # tensors of several blocks
-    file, tensors = hash_file_and_tensors(path)
+    monkeypatch.setattr("ledger.storage.safetensors._BLOCKS_BEHIND", behind)
+    first, second = Watched(), Watched()
+    file, tensors = sync_and_hash(path, fs=first)
+    assert (file, tensors) == sync_and_hash(path, fs=second)
     assert file == hash_file(path)
     assert tensors == scan_tensors(path).entries
+    assert first.asked == second.asked
+    assert {thread for _, _, thread in first.asked} == {threading.get_ident()}
+    assert [operation for operation, _, _ in first.asked[-2:]] == ["fsync", "close"]
+
+
+def test_a_file_that_cannot_be_synced_has_no_digest(path: Path):
+    with pytest.raises(StorageError, match="could not fsync"):
+        sync_and_hash(path, fs=Watched(refuses_syncs=True))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ledger-digest")]
 
 
 def test_the_table_s_digest_does_not_depend_on_order(path: Path):
