@@ -7,11 +7,12 @@ from typing import ClassVar
 import msgspec
 
 from ledger.audit.corpus import Corpus, epoch_tokens, identities_in_mix
-from ledger.audit.stream import Checker, Stream
+from ledger.audit.stream import Checker, Stream, place
 from ledger.audit.track import Track
 from ledger.records.events import AnyEvent, SessionEnd, SessionStart, Train, UnknownEvent
 from ledger.records.parts import Cursor, Position, StateDigests
 from ledger.storage.canonical import digest_of
+from ledger.storage.log_reader import LogLine
 
 __all__ = ["CursorChecker", "EpochLengths", "PositionChecker", "microbatches_by_source", "spell"]
 
@@ -79,7 +80,7 @@ class CursorChecker(Checker):
         if before is None or track is None or self.stream.previous is None:
             return
         size = track.start.tokens_per_microbatch
-        if set(before) != set(event.cursor):
+        if before.keys() != event.cursor.keys():
             self._report(f"the cursor names {sorted(event.cursor)}, before {sorted(before)}")
             return
         self._check_bounds(event.cursor, size)
@@ -87,7 +88,9 @@ class CursorChecker(Checker):
             self._report(f"the cursor goes back from {spell(before)} to {spell(event.cursor)}")
             return
         read = len(event.batches)
-        lawful = microbatches_by_source(track, start=max(0, event.microbatches - read), count=read)
+        lawful = None
+        if len(event.cursor) > 1:
+            lawful = microbatches_by_source(track, start=max(0, event.microbatches - read), count=read)
         if lawful is None:
             self._check_move(before, event.cursor, consumed=read * size, size=size)
             return
@@ -107,16 +110,20 @@ class CursorChecker(Checker):
 
     def _check_move(self, before: Cursor, after: Cursor, *, consumed: int, size: int) -> None:
         """Check that these sources together moved by the tokens consumed, and learn an epoch's length from it."""
-        crossings = {source: at.epoch - before[source].epoch for source, at in after.items()}
-        unknown = [name for name, crossed in crossings.items() if crossed and name not in self._epochs.known]
-        moved = sum(at.offset - before[source].offset for source, at in after.items())
-        moved += sum(
-            crossed * self._epochs.known[source]
-            for source, crossed in crossings.items()
-            if crossed and source in self._epochs.known
-        )
+        moved = 0
+        unknown: dict[str, int] = {}
+        for source, at in after.items():
+            moved += at.offset - before[source].offset
+            crossed, length = at.epoch - before[source].epoch, self._epochs.known.get(source)
+            if not crossed:
+                continue
+            if length is None:
+                unknown[source] = crossed
+            else:
+                moved += crossed * length
         if len(unknown) == 1:
-            self._infer(unknown[0], rest=consumed - moved, crossed=crossings[unknown[0]], size=size)
+            [(source, crossed)] = unknown.items()
+            self._infer(source, rest=consumed - moved, crossed=crossed, size=size)
         if unknown or moved == consumed:
             return
         self._report(
@@ -167,8 +174,8 @@ class PositionChecker(Checker):
     def __init__(self, stream: Stream, *, epochs: EpochLengths) -> None:
         super().__init__(stream)
         self._epochs = epochs
-        self._last: tuple[Cursor, int, Track, str] | None = None
-        """Cursor, microbatches, session and place of the last event that states a cursor."""
+        self._last: tuple[SessionStart | Train, LogLine, Track] | None = None
+        """The last event that states a cursor, its line and its session."""
         self.coverage: dict[str, dict[str, int | None]] = {}
         """Source to positions processed, distinct tokens, epoch tokens, for the account."""
         self.mix: dict[str, str | None] = {}
@@ -176,19 +183,23 @@ class PositionChecker(Checker):
 
     def on_session_start(self, event: SessionStart) -> None:
         """Note the cursor."""
-        if self.stream.track is not None:
-            self._last = (event.cursor, event.microbatches, self.stream.track, self.stream.where)
+        self._note(event)
 
     def on_train(self, event: Train) -> None:
         """Note the cursor."""
-        if self.stream.track is not None:
-            self._last = (event.cursor, event.microbatches, self.stream.track, self.stream.where)
+        self._note(event)
+
+    def _note(self, event: SessionStart | Train) -> None:
+        line, track = self.stream.line, self.stream.track
+        if line is not None and track is not None:
+            self._last = (event, line, track)
 
     def finish(self) -> None:
         """Compare the branch's last cursor with its microbatches, and report coverage."""
         if self._last is None:
             return
-        cursor, microbatches, track, where = self._last
+        event, line, track = self._last
+        cursor, microbatches, where = event.cursor, event.microbatches, place(line)
         size = track.start.tokens_per_microbatch
         self.mix = identities_in_mix(track)
         for source, at in cursor.items():
