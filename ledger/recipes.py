@@ -104,6 +104,8 @@ def lock_differences(lock: RecipeLock, recipe: Recipe) -> list[LeafDifference]:
 
 def recipe_differences(before: Recipe, after: Recipe) -> list[LeafDifference]:
     """Return every leaf on which two recipes differ, in path order; the stricter class of the two counts."""
+    if before is after:  # as nearly every session's and its parent's are
+        return []
     old, new = leaf_values(before), leaf_values(after)
     return [
         LeafDifference(

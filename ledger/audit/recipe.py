@@ -41,6 +41,8 @@ class NamedFileChecker(Checker):
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self._identity: str | None = None
+        self._identities: dict[str, str | None] = {}
+        """Digest of a recipe to the identity that follows from it; None where it cannot be read."""
         self._checked: set[str] = set()
 
     def on_session_start(self, event: SessionStart) -> None:
@@ -119,8 +121,10 @@ class NamedFileChecker(Checker):
 
     def _check_identity(self, event: SessionStart) -> None:
         first = self._identity = self._identity or event.identity_sha256
-        recipe = self.stream.files.recipe(event.recipe_sha256).document
-        computed = None if recipe is None else identity_sha256(recipe)
+        if event.recipe_sha256 not in self._identities:
+            recipe = self.stream.files.recipe(event.recipe_sha256).document
+            self._identities[event.recipe_sha256] = None if recipe is None else identity_sha256(recipe)
+        computed = self._identities[event.recipe_sha256]
         if computed is not None and computed != event.identity_sha256:
             self.findings.add(
                 "LG601",
