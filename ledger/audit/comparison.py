@@ -10,8 +10,8 @@ from pydantic import Field
 
 from ledger import __version__
 from ledger.audit.control import branch_rows
+from ledger.audit.passing import audit_stream, form_checkers, open_stream
 from ledger.audit.recipe import environment_differences
-from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream
 from ledger.audit.stream import Stream
 from ledger.audit.subject import find_run
 from ledger.audit.summary import SessionSummary, TallyChecker

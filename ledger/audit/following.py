@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ledger.audit.account import status_of
-from ledger.audit.reconciliation import counter_checkers, form_checkers, open_stream, refuse_newer
+from ledger.audit.passing import counter_checkers, form_checkers, open_stream, refuse_newer
 from ledger.audit.series import Point, Series
 from ledger.audit.stream import Checker, Feed, Stream
 from ledger.errors import EvidenceMissingError

@@ -13,7 +13,7 @@ from ledger.audit.account import status_of
 from ledger.audit.completion import CompletionChecker
 from ledger.audit.corpus import Corpus
 from ledger.audit.evaluations import EvaluationRecordChecker
-from ledger.audit.reconciliation import audit_stream, form_checkers, open_stream
+from ledger.audit.passing import audit_stream, form_checkers, open_stream
 from ledger.audit.subject import require_folder
 from ledger.errors import LedgerError, StorageError
 from ledger.records.base import Document, Record

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from ledger import __version__
 from ledger.audit.account import account_of, status_of
@@ -20,41 +19,29 @@ from ledger.audit.data import DataChecker
 from ledger.audit.ends import EndChecker
 from ledger.audit.evaluations import EvaluationRecordChecker
 from ledger.audit.exports import ExportChecker
-from ledger.audit.files import RunFiles
-from ledger.audit.findings import Findings
-from ledger.audit.form import FormChecker, PinChecker
 from ledger.audit.heads import QuotedHead
 from ledger.audit.live_digests import LiveDigestChecker
 from ledger.audit.locking import LockChecker
-from ledger.audit.measures import EvaluationChecker, FiniteChecker, LossTokenChecker, RateChecker
 from ledger.audit.movement import MovementChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
 from ledger.audit.parameters import ParameterChecker
+from ledger.audit.passing import audit_stream, counter_checkers, form_checkers, open_stream, outcome
 from ledger.audit.positions import CursorChecker, EpochLengths, PositionChecker
 from ledger.audit.recipe import AmendmentChecker, EnvironmentChecker, NamedFileChecker
 from ledger.audit.recurrence import RecurrenceChecker
 from ledger.audit.redone import RedoneChecker
-from ledger.audit.replay import CounterChecker, SkipChecker, WindowChecker
 from ledger.audit.rules import RULES
 from ledger.audit.run_document import RunDocumentChecker
-from ledger.audit.scaling import ScalerChecker
 from ledger.audit.sealing import SealChecker
 from ledger.audit.sessions import GeometryChecker, ParentChecker, SessionChecker, StartChecker
 from ledger.audit.strays import StrayChecker
-from ledger.audit.stream import Checker, Stream, read_through
+from ledger.audit.stream import Checker, Stream
 from ledger.audit.subject import find_run
-from ledger.audit.timing import TimingChecker
-from ledger.audit.waivers import find_waivers, spell
-from ledger.errors import NewerVersionError
+from ledger.audit.waivers import spell
 from ledger.records.documents import Verdict
 from ledger.records.fields import Json
-from ledger.records.layout import LOG
-from ledger.storage.filesystem import OS
-from ledger.storage.lock import LockState, lock_state
 
-__all__ = ["Outcome", "audit_stream", "open_stream", "outcome", "reconcile", "refuse_newer"]
-
-Outcome = Literal["passed", "failed", "incomplete"]
+__all__ = ["reconcile"]
 
 
 def reconcile(
@@ -178,77 +165,6 @@ class _Checkers:
         )
 
 
-def form_checkers(stream: Stream, *, quoted: QuotedHead | None = None) -> list[Checker]:
-    """Return the checkers of LG1 that need nothing but the log and what pins it."""
-    return [FormChecker(stream), PinChecker(stream, quoted=quoted)]
-
-
-def counter_checkers(stream: Stream) -> list[Checker]:
-    """Return the checkers of LG2 that need nothing but the log and the recipes."""
-    return [
-        CounterChecker(stream),
-        WindowChecker(stream),
-        SkipChecker(stream),
-        FiniteChecker(stream),
-        RateChecker(stream),
-        ScalerChecker(stream),
-        EvaluationChecker(stream),
-        LossTokenChecker(stream),
-        TimingChecker(stream),
-    ]
-
-
-def open_stream(
-    run_dir: Path, *, progress: Callable[[int], object] | None = None
-) -> tuple[Stream, LockState]:
-    """Return a stream over a run, its log not yet read, and whether a writer holds it."""
-    lock = lock_state(run_dir)
-    files = RunFiles(run_dir)
-    files.take_listing()
-    has_log = OS.exists(run_dir / LOG)
-    waivers = find_waivers(files)
-    findings = Findings(waivers=waivers.in_force)
-    for waiver, reason in waivers.refused.items():
-        findings.skip(waiver, f"{reason}; it waives nothing")
-    is_live = lock.state == "held"
-    stream = Stream(files=files, findings=findings, has_log=has_log, is_live=is_live, progress=progress)
-    return stream, lock
-
-
-def audit_stream(stream: Stream, checkers: list[Checker]) -> None:
-    """Feed the log to the checkers and let them conclude.
-
-    Raises:
-        NewerVersionError: a session was written by a newer version; the lines before it were read.
-    """
-    if stream.has_log:
-        read_through(stream, checkers)
-    for path, _ in stream.captured:
-        stream.files.look_again(path)
-    # A writer may have begun since; one that has ended since was at work while the log was read.
-    stream.is_live = stream.is_live or lock_state(stream.files.run_dir).state == "held"
-    refuse_newer(stream)
-    for checker in checkers:
-        checker.finish()
-
-
-def refuse_newer(stream: Stream) -> None:
-    """Refuse a run of which a newer version wrote a session.
-
-    Raises:
-        NewerVersionError: what was read so far holds such a session.
-    """
-    if stream.newer is None:
-        return
-    line, found = stream.newer
-    raise NewerVersionError(
-        f"a session was written in log version {found}",
-        path=stream.files.run_dir / LOG,
-        place=f"line {line}",
-        advice="audit it with a newer version of the ledger",
-    )
-
-
 def _control_stream(control: str | os.PathLike[str]) -> Stream:
     stream, _ = open_stream(find_run(control))
     audit_stream(stream, [*form_checkers(stream), *counter_checkers(stream)])
@@ -297,10 +213,3 @@ def _note_anchor(stream: Stream) -> None:
         stream.findings.skip(
             "log beyond its last anchor", f"nothing pins the lines after seq {last}, up to seq {head.seq}"
         )
-
-
-def outcome(findings: Findings, *, is_live: bool) -> Outcome:
-    """Return the verdict that findings amount to."""
-    if findings.count("error"):
-        return "failed"
-    return "incomplete" if findings.count("missing") or is_live else "passed"

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ledger import __version__
-from ledger.audit.reconciliation import (
+from ledger.audit.passing import (
     Outcome,
     audit_stream,
     counter_checkers,

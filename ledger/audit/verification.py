@@ -15,7 +15,8 @@ from ledger.audit.findings import Findings
 from ledger.audit.heads import QuotedHead
 from ledger.audit.live_digests import LiveDigestChecker
 from ledger.audit.optimizer_steps import OptimizerStepChecker
-from ledger.audit.reconciliation import outcome, reconcile
+from ledger.audit.passing import outcome
+from ledger.audit.reconciliation import reconcile
 from ledger.audit.stream import Checker, Stream
 from ledger.audit.subject import find_run, is_checkpoint, is_dataset, is_run, require_folder
 from ledger.dataset.verify import verify_dataset

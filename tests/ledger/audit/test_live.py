@@ -62,7 +62,7 @@ def audit_while(
         read_through(*arguments)
         after()
 
-    monkeypatch.setattr("ledger.audit.reconciliation.read_through", read)
+    monkeypatch.setattr("ledger.audit.passing.read_through", read)
     return reconcile(run)
 
 
