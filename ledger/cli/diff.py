@@ -9,7 +9,7 @@ import typer
 from ledger.audit import compare_runs
 from ledger.cli.options import AsJson
 from ledger.cli.output import print_lines, print_record
-from ledger.report.summary import comparison_lines
+from ledger.report.comparison import comparison_lines
 
 __all__ = ["command"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ledger.audit import compare_runs
-from ledger.report.summary import comparison_lines
+from ledger.report.comparison import comparison_lines
 from tests.ledger.audit.editing import Events, edit, of_kind
 from tests.ledger.audit.healthy import SMALL
 from tests.support.toy import run_toy
