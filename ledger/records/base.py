@@ -12,7 +12,9 @@ __all__ = ["Document", "Record"]
 class Record(BaseModel):
     """Base of every part of a document: strict types, immutable, no unknown keys."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", populate_by_name=True, defer_build=True
+    )
 
 
 class Document(Record):
