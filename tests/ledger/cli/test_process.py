@@ -68,3 +68,12 @@ def test_help_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numpy", "pydantic", "msgspec", "torch", "ledger.audit"}
     assert not heavy & set(done.stderr.split())
+
+
+def test_summarize_imports_none_of_the_rules_that_it_does_not_check():
+    code = "import sys, ledger.cli.summarize; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    others = {f"ledger.audit.{name}" for name in ("reconciliation", "comparison", "listing", "checkpoints")}
+    loaded = set(done.stdout.split())
+    assert "ledger.audit.summary" in loaded
+    assert not others & loaded
