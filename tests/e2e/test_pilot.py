@@ -1,4 +1,4 @@
-"""The main job through its one command: built once, reused ever after, never built over damage."""
+"""The main job through its commands: built once, reused ever after, never built over damage; frozen and trained."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
+from ledger.cli import main
+from ledger.locks import read_lock
 from ledger.pilot import STAGES, Moment
 from ledger.pilot.runner import StageFailedError
 from ledger.records.documents import Evaluation
 from ledger.records.pilot import PilotRecord, StageRecord
+from ledger.report.schemas import schema_of
 from ledger.storage.canonical import sha256_hex
 from ledger.storage.documents import read_document
 from tests.e2e.small_pilot import command, ledger, rehearse, write_small_pilot
 from tests.support.faults import Snapshot
+from trainer.cli import main as train
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +158,64 @@ def test_an_edited_record_is_found_and_the_folder_named(
         refused.value
     )
     assert path.read_bytes() == edited
+
+
+def call_trainer(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as end:
+        train(["train", *map(str, arguments)])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def printed(capsys: pytest.CaptureFixture[str], schema: str) -> Any:
+    """Return what was printed, which is what its schema says."""
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(schema_of(schema) or {}).validate(found)
+    return found
+
+
+def test_a_pilot_becomes_a_lock_and_a_run_under_it_is_sealed(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rehearse(finished)  # what another test restored is verified once
+    config, pilot = finished / "run.yaml", finished / "out"
+    lock, run = tmp_path / "recipe.lock.json", tmp_path / "run"
+    capsys.readouterr()
+    assert main(["freeze", str(pilot), "-o", str(lock), "--json"]) == 0
+    printed(capsys, "output.freeze")
+    assert main(["pilot", str(config), "--output", str(pilot), "--explain", "--json"]) == 0
+    assert printed(capsys, "output.pilot-explain")["stages"][0]["standing"] == "passed"
+    stages = {one.stage for one in read_lock(lock).pilots}
+    assert {"smoke", "overfit", "acceptance", "stability", "resume"} <= stages
+    data = f"data.path={read_lock(lock).volatile['data.path']}"
+    capsys.readouterr()
+
+    check = ["freeze", "--check", "--recipe", str(lock), "--config", str(config), "--set", data, "--json"]
+    assert main(check) == 0
+    assert printed(capsys, "output.freeze-check")["allowed"]
+    assert main([*check, "--set", "run.target_step=410", "--set", "optimizer.learning_rate=2e-2"]) == 1
+    found = {
+        one["field"]: one["kind"]
+        for one in printed(capsys, "output.freeze-check")["differences"]
+        if one["held"]
+    }
+    assert found["run.target_step"] == "target"
+    assert found["optimizer.learning_rate"] == "identity"
+
+    assert call_trainer("--recipe", lock, "--run", run, "--set", "optimizer.learning_rate=2e-2") == 1
+    assert not (run / "metrics.jsonl").exists()
+    assert call_trainer("--recipe", lock, "--run", run) == 0
+    capsys.readouterr()
+    assert main(["reconcile", str(run), "--json"]) == 0
+    assert "LG603" in json.loads(capsys.readouterr().out)["checked"]
+    assert main(["summarize", str(run)]) == 0
+    assert "against the budget of its lock" in capsys.readouterr().out
+    for subject, word in ((run, "Against the budget"), (pilot, "GO: everything that was asked is kept")):
+        page = tmp_path / "report.html"
+        assert main(["report", str(subject), "-o", str(page)]) == 0
+        assert word in page.read_text(encoding="utf-8")
+        assert page.stat().st_size < 500_000
+    assert main(["seal", str(run)]) == 0
 
 
 def test_a_missed_bound_fails_with_a_table_and_stops_there(tmp_path: Path):
