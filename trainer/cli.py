@@ -1,4 +1,4 @@
-"""The command line: `python -P -m trainer train` and `resolve`. Parses, calls one function, prints, exits."""
+"""The command line, `python -P -m trainer`. Each command parses, calls one function, prints, exits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trainer.recipe import complete_config, fix_end, parts_of, recipe_of
 from trainer.recorded import config_in_force, config_of_checkpoint, has_sessions
 from trainer.report import measured_lines
 from trainer.signals import StopRequest
-from trainer.sources import VALIDATION_SPLIT, DataSources, open_sources
+from trainer.sources import DataSources, open_sources
 
 __all__ = ["app", "main"]
 
@@ -275,7 +275,7 @@ def _completed(recipe: TrainerConfig) -> tuple[TrainerConfig, DataSources | None
 
 def _resolved(recipe: TrainerConfig, data: DataSources | None) -> dict[str, Any]:
     record = recipe_of(recipe)
-    has_validation = data is not None and VALIDATION_SPLIT in data.main.manifest.splits
+    identities = None if data is None else data.identities
     return {
         "config": record.config,
         "classes": record.classes,
@@ -284,8 +284,8 @@ def _resolved(recipe: TrainerConfig, data: DataSources | None) -> dict[str, Any]
         "inputs": {
             "dataset": {
                 "path": recipe.data.path,
-                "metadata_sha256": None if data is None else data.identity,
-                "validation_sha256": data.main.metadata_sha256 if data and has_validation else None,
+                "metadata_sha256": None if identities is None else identities.train,
+                "validation_sha256": None if identities is None else identities.validation,
             }
         },
         "tokens_per_update": recipe.tokens_per_update,

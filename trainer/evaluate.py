@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +24,7 @@ from trainer.data import document_tensor, token_tensor
 from trainer.precision import autocast
 from trainer.randomness import randomness_sha256
 
-__all__ = ["VALIDATION", "BrokenOffError", "evaluate"]
-
-VALIDATION: Final = "validation"
-"""Name of the held-out split."""
+__all__ = ["BrokenOffError", "evaluate"]
 
 
 class BrokenOffError(Exception):

@@ -12,10 +12,9 @@ from ledger.errors import RefusedError
 from ledger.locks import recipe_of_lock
 from ledger.pilot.comparing import Difference, held_differences
 from ledger.records.locks import LockedDataset, RecipeLock
-from ledger.records.parts import DataIdentities
 from trainer.config import TrainerConfig
 from trainer.recipe import parts_of, recipe_of
-from trainer.sources import VALIDATION_SPLIT, DataSources
+from trainer.sources import DataSources
 
 __all__ = ["config_of_lock", "require_every_byte", "require_lock"]
 
@@ -35,12 +34,8 @@ def require_lock(lock: RecipeLock, config: TrainerConfig, sources: DataSources, 
     Raises:
         RefusedError: they are not; one message names every difference.
     """
-    has_validation = VALIDATION_SPLIT in sources.main.manifest.splits
-    data = DataIdentities(
-        train=sources.identity, validation=sources.main.metadata_sha256 if has_validation else None
-    )
     found = [
-        *held_differences(lock, recipe_of(config), data=data, parts=parts_of(config)),
+        *held_differences(lock, recipe_of(config), data=sources.identities, parts=parts_of(config)),
         *_dataset_differences(lock, sources),
     ]
     if found:

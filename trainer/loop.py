@@ -21,16 +21,16 @@ from trainer.checkpoint import write_tensors, write_weights
 from trainer.config import TrainerConfig
 from trainer.data import IGNORED, Batch, TrainingData
 from trainer.environment import peak_memory
-from trainer.evaluate import VALIDATION, BrokenOffError, evaluate
+from trainer.evaluate import BrokenOffError, evaluate
 from trainer.milestones import Calendar
 from trainer.precision import autocast, clip_gradients, gradient_norm, reason_to_skip
 from trainer.profiling import Profiling
 from trainer.report import Report
 from trainer.signals import StopRequest
+from trainer.sources import VALIDATION_SPLIT
 from trainer.state import TrainingState
 
 __all__ = ["Training", "TrainingFailedError", "fit"]
-
 
 ADVICE: Final[dict[SkipReason, str]] = {
     "overflow": "lower precision.initial_scale, allow more skips in a row",
@@ -42,7 +42,7 @@ ADVICE: Final[dict[SkipReason, str]] = {
 
 
 class TrainingFailedError(LedgerError):
-    """Training cannot go on: too many attempts in a row gave numbers that are none."""
+    """Training cannot go on: too many attempts in a row were skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def record_verified(training: Training) -> None:
 
 
 def attempt_update(training: Training, loss: float) -> bool:
-    """Apply the window's gradients and tell whether that happened: numbers that are none never reach the optimizer."""
+    """Apply the window's gradients and tell whether that happened; what is not finite never reaches the optimizer."""
     state, recorder = training.state, training.recorder
     parameters = list(state.model.parameters())
     state.scaler.unscale(parameters)
@@ -258,7 +258,7 @@ def measure(
         with recorder.phase("evaluate"):
             result = evaluate(
                 training.state.model,
-                training.dataset.split(VALIDATION),
+                training.dataset.split(VALIDATION_SPLIT),
                 training.config,
                 data_sha256=training.dataset.metadata_sha256,
                 batches=batches,
@@ -275,6 +275,6 @@ def measure_final(training: Training, checkpoint: CompleteCheckpoint | None) -> 
     """Measure the complete held-out split for the final state, unless an earlier session did; False if broken off."""
     if not training.config.evaluation.enabled:
         return True
-    if checkpoint is not None and training.recorder.has_final_evaluation(checkpoint, split=VALIDATION):
+    if checkpoint is not None and training.recorder.has_final_evaluation(checkpoint, split=VALIDATION_SPLIT):
         return True
     return measure(training, batches=None, of=checkpoint, keep=True)

@@ -90,8 +90,12 @@ def _require_inside(config: TrainerConfig, *, periods: int) -> None:
     elif beyond := [period for period in checkpoint.milestone_periods if period > periods]:
         problems.append(f"checkpoint.milestone_periods {beyond} lie beyond the budget's {periods} periods")
     if problems:
+        counts_none = not periods and any(counted.values())
         raise ConfigError(
             "; ".join(problems),
             expected="milestones inside the run",
-            advice="correct them, or give the budget periods (run.budget.period_tokens_per_parameter)",
+            advice="correct them"
+            + (
+                ", or give the budget periods (run.budget.period_tokens_per_parameter)" if counts_none else ""
+            ),
         )

@@ -1,4 +1,4 @@
-"""Number formats of the forward and backward pass, and the refusal of numbers that are none.
+"""Number formats of the forward and backward pass, and the refusal of numbers that are not finite.
 
 Parameters, gradients and optimizer state are float32; bf16 and fp16 are autocast around the forward pass. With fp16
 the loss is scaled before the backward pass and the gradients are unscaled after it; the scale's law is

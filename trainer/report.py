@@ -32,13 +32,14 @@ def arithmetic(
         tokens_per_epoch: usable tokens of each training source.
         parameters: trainable parameters of the model.
     """
-    batch = config.batch
+    batch, per_update = config.batch, config.tokens_per_update
+    per_microbatch = batch.tokens_per_microbatch
     updates = config.target_step - start_step
-    planned = updates * config.tokens_per_update
+    planned = updates * per_update
     return "\n".join(
         (
-            f"tokens per microbatch {batch.tokens_per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
-            f"tokens per update {config.tokens_per_update:,} = {batch.accumulation} microbatches of these",
+            f"tokens per microbatch {per_microbatch:,} = {batch.micro_batch} sequences x {batch.sequence}",
+            f"tokens per update {per_update:,} = accumulation {batch.accumulation} x {per_microbatch:,}",
             f"planned {planned:,} tokens = {updates:,} updates from step {start_step:,} to {config.target_step:,}",
             *_epochs(config, planned=planned, tokens_per_epoch=tokens_per_epoch),
             f"{parameters:,} trainable parameters in {config.precision.name} on {config.machine.device}",

@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger.checkpoints import CompleteCheckpoint, read_checkpoint
-from ledger.dataset.manifest import Dataset
 from ledger.errors import EvidenceMissingError, RefusedError, UsageError
 from ledger.pilot.comparing import environment_differences
 from ledger.recorder import RunRecorder, SessionPlan
@@ -22,13 +21,12 @@ from ledger.records.documents import Recipe
 from ledger.records.events import SessionStatus
 from ledger.records.layout import LOG
 from ledger.records.locks import RecipeLock
-from ledger.records.parts import BranchMode, DataIdentities, ModelSummary, Start
+from ledger.records.parts import BranchMode, ModelSummary, Start
 from ledger.storage.filesystem import OS
 from trainer.checkpoint import restore_checkpoint, restore_weights
 from trainer.config import TrainerConfig
 from trainer.data import TrainingData
 from trainer.environment import environment_record, prepare_machine
-from trainer.evaluate import VALIDATION
 from trainer.locking import require_every_byte, require_lock
 from trainer.loop import Training, fit
 from trainer.milestones import Calendar, calendar_of
@@ -38,7 +36,7 @@ from trainer.profiling import Profiling
 from trainer.recipe import branch_config, complete_config, config_of, continue_config, fix_end, recipe_of
 from trainer.report import Report, arithmetic
 from trainer.signals import StopRequest
-from trainer.sources import DataSources, open_sources
+from trainer.sources import VALIDATION_SPLIT, DataSources, open_sources
 from trainer.state import TrainingState, build_state
 
 __all__ = ["Branch", "Request", "run_session"]
@@ -104,7 +102,7 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     _validate(request)
     sources = _open_sources(request)
     typed = complete_config(request.config, sources.main, mix=sources.sources)
-    _require_validation(typed, sources.main)
+    _require_validation(typed, sources)
     if not OS.exists(request.run_dir / LOG):
         _require_lock(request, typed, sources, recorded=None)  # before even a folder is made
         if request.lock is not None:
@@ -154,11 +152,11 @@ def _open_sources(request: Request) -> DataSources:
         ) from error
 
 
-def _require_validation(config: TrainerConfig, dataset: Dataset) -> None:
-    if config.evaluation.enabled and VALIDATION not in dataset.manifest.splits:
+def _require_validation(config: TrainerConfig, sources: DataSources) -> None:
+    if config.evaluation.enabled and not sources.has_validation:
         raise EvidenceMissingError(
-            f"the dataset has no split {VALIDATION!r} to evaluate on",
-            path=dataset.directory,
+            f"the dataset has no split {VALIDATION_SPLIT!r} to evaluate on",
+            path=sources.main.directory,
             advice="prepare one (validation_fraction), or say evaluation.enabled=false",
         )
 
@@ -332,13 +330,10 @@ def _spell(choice: Choice) -> str:
 
 def _plan(request: Request, choice: Choice, inputs: Inputs, state: TrainingState) -> SessionPlan:
     config, sources = inputs.config, inputs.sources
-    has_validation = VALIDATION in sources.main.manifest.splits
     return SessionPlan(
         recipe=recipe_of(config),
         environment=environment_record(config),
-        data=DataIdentities(
-            train=sources.identity, validation=sources.main.metadata_sha256 if has_validation else None
-        ),
+        data=sources.identities,
         tokens_per_microbatch=config.batch.tokens_per_microbatch,
         cursor=inputs.data.cursor,
         name=config.run.name,

@@ -9,6 +9,7 @@ from ledger.dataset.manifest import Dataset, open_dataset
 from ledger.dataset.mix import mix_sha256
 from ledger.dataset.rule import SINGLE_SOURCE, ReadingRule, parse_reading_rule
 from ledger.errors import RefusedError
+from ledger.records.parts import DataIdentities
 from trainer.config import DataConfig
 
 __all__ = ["TRAIN_SPLIT", "VALIDATION_SPLIT", "DataSources", "open_sources", "reading_rule"]
@@ -40,6 +41,17 @@ class DataSources:
         if not self.is_mix:
             return self.main.metadata_sha256
         return mix_sha256({name: dataset.metadata_sha256 for name, dataset in self.sources.items()})
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether there is held-out text."""
+        return VALIDATION_SPLIT in self.main.manifest.splits
+
+    @property
+    def identities(self) -> DataIdentities:
+        """What is trained on, and the dataset that holds the held-out text, where there is any."""
+        validation = self.main.metadata_sha256 if self.has_validation else None
+        return DataIdentities(train=self.identity, validation=validation)
 
 
 def open_sources(config: DataConfig) -> DataSources:
