@@ -11,7 +11,7 @@ from typing import ClassVar
 from ledger.audit.files import Loaded
 from ledger.audit.stream import Checker, Stream
 from ledger.errors import NewerVersionError, UnsafeError
-from ledger.records.documents import Verdict
+from ledger.records.documents import Evaluation, Verdict
 from ledger.records.events import AnyEvent, UnknownEvent, Validation
 from ledger.records.layout import PARENT, PARENT_MANIFEST, PARENT_RECIPE, RECIPE_LOCK, VERDICT, WAIVERS
 from ledger.records.parts import Counters
@@ -117,11 +117,33 @@ class ClaimChecker(Checker):
             if loaded.document.run_id != run_id:
                 problem = f"is of run {loaded.document.run_id}: move it out of this one"
                 self.findings.add("LG406", problem, where=loaded.path)
+            else:
+                self._check_step(loaded.path, loaded.document)
+
+    def _check_step(self, where: str, found: Evaluation) -> None:
+        """What was measured is a checkpoint that the run has or had, at its step."""
+        steps = {sha256: known.event.at.step for (_, sha256), known in self.stream.captured.items()}
+        for folder in self.stream.files.complete_checkpoints.values():
+            if folder.manifest.document is not None and folder.manifest.sha256 is not None:
+                steps.setdefault(folder.manifest.sha256, folder.manifest.document.counters.step)
+        measured = found.manifest_sha256
+        if measured is None:
+            return
+        if measured in steps and steps[measured] != found.step:
+            problem = f"says step {found.step} of a checkpoint of step {steps[measured]}"
+            self.findings.add("LG406", problem, where=where)
+        pruned = {event.manifest_sha256 for event in self.stream.history.pruned.values()}
+        if measured not in steps and measured not in pruned:
+            self._warn(
+                where, "measures a checkpoint that this run neither has nor had, by all that is on record"
+            )
 
     def _check_verdict(self, kept: Verdict) -> None:
         run_id, head = self.stream.history.run_id, kept.log_head
         if None not in (run_id, kept.run_id) and kept.run_id != run_id:
             self._contradict(f"is of run {kept.run_id}, not of {run_id}")
+        elif kept.verdict == "passed" and None in (kept.run_id, head):
+            self._contradict("says that a run passed, and not which one, or how far its log went")
         elif head is not None and self._chain != head.chain:
             has = "has no such line" if self._chain is None else "has another line there"
             self.findings.add(
@@ -138,12 +160,18 @@ class ClaimChecker(Checker):
                 f"says {kept.verdict}, although by the findings that it counts it is {counted[0]}"
             )
         elif kept.verdict == "passed" and self._holds_no_more(kept):
-            self._warn(VERDICT, "says that the run passed, which is so no more: see the errors found here")
+            self._warn(VERDICT, "says that the run passed, which is so no more: see what else is found here")
 
     def _holds_no_more(self, kept: Verdict) -> bool:
-        """Tell whether errors are found in what the verdict was about; in a sealed run LG705 says what changed."""
+        """Tell whether what the verdict was about does not pass here; in a sealed run LG705 says what changed.
+
+        What a control run would have to show (LG8) was perhaps not asked then.
+        """
         is_same = kept.log_head == self.stream.head and self.stream.files.seal.is_absent
-        return is_same and self.findings.count("error") > 0
+        found = {
+            rule for rule, counts in self.findings.rule_counts.items() if counts.keys() & {"error", "missing"}
+        }
+        return is_same and any(not rule.startswith("LG8") for rule in found)
 
     def _contradict(self, problem: str) -> None:
         self.findings.add("LG406", problem, where=VERDICT)

@@ -20,9 +20,11 @@ from ledger.records.layout import (
     OWN_FOLDERS,
     OWN_NAMES,
     PARENT,
+    QUARANTINE,
     RECIPES,
 )
 from ledger.storage.atomic import is_temporary_name
+from ledger.storage.files import files_below
 from ledger.storage.filesystem import OS
 
 __all__ = ["StrayChecker"]
@@ -58,6 +60,7 @@ class StrayChecker(Checker):
         files = self.stream.files
         self._check_top(files.names_in("."))
         self._check_documents()
+        self._check_free_folders()
         for name in files.checkpoint_names:
             path = f"{CHECKPOINTS}/{name}"
             if is_temporary_name(name):
@@ -141,6 +144,13 @@ class StrayChecker(Checker):
             loaded = self.stream.files.load(where, Evaluation)
             if loaded.document is None and where not in self._evaluations:
                 self.findings.add("LG406", f"is no evaluation: {loaded.error}", where=where)
+
+    def _check_free_folders(self) -> None:
+        """Check that where files may bear any name they are files."""
+        files = self.stream.files
+        for folder in filter(files.is_folder, (EXPORTS, QUARANTINE)):
+            for name in files_below(files.run_dir / folder):
+                self._check_kind(f"{folder}/{name}", is_folder=False)
 
     def _check_document(self, where: str, sha256: str | None) -> None:
         if is_temporary_name(where.rpartition("/")[2]):

@@ -71,9 +71,10 @@ CHECKPOINT_RULES: Final = (
         "name is their digest, under evaluations/ evaluations, and in the run folder what belongs to a run; each "
         "a regular file or a folder, no link and no pipe. What claims something of the run, although no rule "
         "believes it, must not contradict it: verdict.json and waivers.json can be read, a kept verdict states the "
-        "totals of the log up to its head and is what its findings amount to, an evaluation is of this run. (A lock "
-        "or a parent that the log does not name is a warning, and so is a kept verdict that no longer holds.) "
-        "Anything else is an error: it could be mistaken for a record. Our own temporary names are warnings "
+        "totals of the log up to its head and is what its findings amount to, an evaluation is of this run and of its "
+        "checkpoint's step. (A lock or a parent that the log does not name is a warning, and so are a kept verdict "
+        "that no longer holds and an evaluation of a checkpoint that nothing else tells of.) Anything else is "
+        "an error: it could be mistaken for a record. Our own temporary names are warnings "
         "(left by a crash; none while a writer is at work), and so is a log with a second name (a hard link).",
         causes="A save was killed (temporary name); someone copied files in; a folder without a manifest.",
         advice="Move foreign files out of the run: text for people belongs in logs/. Temporary ones are never read "

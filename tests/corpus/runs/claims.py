@@ -9,7 +9,7 @@ from typing import Any
 from ledger.audit import reconcile
 from ledger.maintain import write_verdict
 from ledger.storage.canonical import canonical_json
-from tests.corpus.runs.base import FIRST_CHECKPOINT, case
+from tests.corpus.runs.base import FIRST_CHECKPOINT, OTHER, case
 from tests.corpus.runs.forged import another
 from tests.ledger.audit.editing import rewrite_tail
 
@@ -78,3 +78,36 @@ def a_parent_that_nobody_branched_from(run: Path) -> None:
 def an_evaluation_of_another_run_that_no_event_names(run: Path) -> None:
     other = next((another(run) / "evaluations").iterdir())
     (run / "evaluations" / "better.json").write_bytes(other.read_bytes())
+
+
+@case("LG406", "plain", says="says step 99 of a checkpoint of step 6")
+def an_evaluation_of_a_checkpoint_at_another_step(run: Path) -> None:
+    add_evaluation(run, step=99)
+
+
+@case("LG406", "plain", severity="warning", says="neither has nor had")
+def an_evaluation_of_a_checkpoint_that_never_was(run: Path) -> None:
+    add_evaluation(run, manifest_sha256=OTHER)
+
+
+def add_evaluation(run: Path, **changes: Any) -> None:
+    """Put a better measurement than the last one beside it, which no event names."""
+    last = max((run / "evaluations").iterdir())
+    better = json.loads(last.read_bytes()) | {"loss": 0.5} | changes
+    (run / "evaluations" / "better.json").write_bytes(canonical_json(better))
+
+
+@case("LG406", "interrupted", severity="warning", says="which is so no more")
+def a_forged_verdict_that_hides_what_was_missing(run: Path) -> None:
+    keep_verdict(run, verdict="passed", findings=[], finding_counts={}, rule_counts={})
+
+
+@case("LG406", "plain", says="and not which one")
+def a_verdict_of_no_log(run: Path) -> None:
+    keep_verdict(run, log_head=None)
+
+
+@case("LG406", "plain", says="is no regular file")
+def an_export_that_is_a_link(run: Path) -> None:
+    (run / "exports").mkdir()
+    (run / "exports" / "model.safetensors").symlink_to(run / FIRST_CHECKPOINT / "model.safetensors")

@@ -42,8 +42,9 @@ def an_export_was_changed(run: Path) -> None:
     (run / "exports" / "model.safetensors").write_bytes(b"wEights")
 
 
-@case("LG705", "sealed")
+@case("LG705", "sealed", companions="LG406")
 def an_export_became_a_link(run: Path) -> None:
+    """No link is a file of a run: LG406."""
     path = run / "exports" / "model.safetensors"
     path.rename(run.parent / "model.safetensors")
     path.symlink_to(run.parent / "model.safetensors")
