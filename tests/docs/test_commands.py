@@ -56,4 +56,4 @@ def test_the_yaml_on_the_page_is_a_section_of_a_pilot():
     section = YAML(typ="safe").load(block.group(1))["pilot"]["stability"]
     gates = gates_of("stability", StageSection.model_validate(section).gates)
     assert gates["late_clipping"] is None
-    assert {"loss_drop", "calm_end", "norm_spikes"} <= gates.keys()
+    assert {"loss_drop", "calm_end", "spike_share"} <= gates.keys()
