@@ -163,7 +163,7 @@ METRICS: Final[dict[str, Metric]] = {
     "decay_per_update": Metric(
         what="share of a weight that decay takes away in one update at the base rate: learning rate times weight decay",
         advice="weights are forgotten within so few updates that a short pilot looks well and a long run stops "
-        "learning: lower optimizer.weight_decay",
+        "learning: lower optimizer.weight_decay, or the learning rate",
         of_run=lambda found, _: recipe_numbers.decay_per_update(found.config),
     ),
     "moment_ratio": Metric(
