@@ -21,6 +21,7 @@ from ledger.pilot.kinds import STAGES
 from ledger.pilot.plan import PILOT, RECORD, Plan
 from ledger.pilot.snapshot import is_unchanged, keep_snapshot, take_snapshot
 from ledger.pilot.stage import Found, Stage, StageOutcome
+from ledger.records.documents import Verdict
 from ledger.records.parts import DataIdentities
 from ledger.records.pilot import Gate, PilotRecord, PilotStage, StageRecord, StageRun
 from ledger.storage.clock import SystemClock
@@ -35,6 +36,9 @@ __all__ = ["StageFailedError", "run_pilot", "run_stage", "write_pilot"]
 
 WAIT_SECONDS: Final = 0.2
 """How often a stage that another process builds is asked for."""
+
+FINDINGS_SHOWN: Final = 2
+"""Findings of a run that are told with its stage; its verdict.json holds all."""
 
 
 class StageFailedError(LedgerError):
@@ -205,7 +209,7 @@ def _outcome(stage: Stage, record: StageRecord, *, is_reused: bool) -> StageOutc
         stage=stage.name,
         folder=stage.folder,
         gates=record.gates,
-        notes=[*_missed(record), *record.warnings],
+        notes=[*_missed(record), *_findings(stage, record), *record.warnings],
         passed=record.passed,
         reused=is_reused,
     )
@@ -213,6 +217,19 @@ def _outcome(stage: Stage, record: StageRecord, *, is_reused: bool) -> StageOutc
 
 def _missed(record: StageRecord) -> list[str]:
     return [note for note in gate_notes(record.stage, record.gates) if note.startswith("LG901")]
+
+
+def _findings(stage: Stage, record: StageRecord) -> Iterator[str]:
+    """Yield what the audit found first in each run of a stage that it did not pass."""
+    for run in record.runs:
+        verdict = read_document(stage.folder / run.path / VERDICT, Verdict)
+        if verdict.verdict == "passed":
+            continue
+        counted = [finding for finding in verdict.findings if finding.waiver is None]
+        errors = [finding for finding in counted if finding.severity == "error"]
+        missing = [finding for finding in counted if finding.severity == "missing"]
+        for found in (errors or missing)[:FINDINGS_SHOWN]:
+            yield f"{found.rule} {found.severity}: {stage.name}/{run.path}: {found.message} ({found.where})"
 
 
 @contextmanager

@@ -74,7 +74,10 @@ class PilotStageOutput(Record):
     passed: bool = Field(description="Whether every gate is kept.")
     reused: bool = Field(description="Whether it was there already; then nothing was built.")
     gates: list[Gate]
-    notes: list[str] = Field(description="LG901 for each gate that was missed, LG902 for what was not asked.")
+    notes: list[str] = Field(
+        description="LG901 for each gate that was missed, what the audit found first in a run that it did not pass, "
+        "LG902 for what was not asked."
+    )
 
 
 class PilotOutput(Record):

@@ -158,6 +158,7 @@ def test_a_whole_pilot_of_a_broken_recipe_ends_with_no_go(tmp_path: Path, capsys
         "LG901 error: smoke: ended is failed: TrainingFailedError: after step 0: 8 attempts in a row" in said
     )
     assert "the last lines of output.log say more" in said
+    assert " error: smoke/run: " in said or " missing: smoke/run: " in said
     assert "NO-GO" in said
     assert "overfit" in said  # as one that was not run
     assert f"what failed stays as evidence in {tmp_path / 'out'}/smoke-" in said
@@ -173,7 +174,8 @@ def test_an_evaluation_that_leaks_training_text(corpus: Path):
         shares[name] = leaked_share(dataset.split("validation"), [dataset.split("train")])
     found = {}
     for name, share in shares.items():
-        evidence = Evidence(others={"leaked_share": share, "validation_loss": 1.0, "validation_gap": 0.0})
+        measured = {"validation_loss": 1.0, "validation_gap": 0.0, "held_out_updates": 2.0}
+        evidence = Evidence(others={**measured, "leaked_share": share})
         found[name] = judge("validate", None, evidence)
     assert all(gate.passed for gate in found["data"]), shares
     (missed,) = [gate for gate in found["leaking"] if not gate.passed]
