@@ -29,7 +29,7 @@ from ledger.records.events import (
     UnknownEvent,
     Validation,
 )
-from ledger.records.fields import is_finite
+from ledger.records.fields import MAX_INTEGER, is_finite
 from ledger.records.parts import (
     ZERO,
     Counters,
@@ -41,14 +41,7 @@ from ledger.records.parts import (
     subtract_counters,
 )
 
-__all__ = [
-    "Best",
-    "History",
-    "KnownCheckpoint",
-    "Segment",
-    "Session",
-    "known_from_event",
-]
+__all__ = ["Best", "History", "KnownCheckpoint", "Segment", "Session", "known_from_event"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,12 +320,14 @@ class History:
         return targets
 
     def run_document(self) -> RunDocument | None:
-        """Return run.json as this log says it is; None without a first session that states the run's facts."""
+        """Return run.json as this log says it is; None where no first session states the run's facts, or too much."""
         facts, target = self.facts, self.target_step()
         if facts is None or target is None:
             return None
         first = self.sessions[0].start
-        tokens_per_update = first.tokens_per_microbatch * first.accumulation
+        planned = max(0, target - first.step) * first.tokens_per_microbatch * first.accumulation
+        if planned > MAX_INTEGER:
+            return None
         return RunDocument(
             run_id=first.run_id,
             name=facts.name,
@@ -343,7 +338,7 @@ class History:
             model=facts.model,
             optimizer=facts.optimizer,
             target_step=target,
-            planned_tokens=max(0, target - first.step) * tokens_per_update,
+            planned_tokens=planned,
             sessions=[_index_entry(session) for session in self.sessions],
         )
 

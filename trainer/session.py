@@ -103,11 +103,10 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     sources = _open_sources(request)
     typed = complete_config(request.config, sources.main, mix=sources.sources)
     _require_validation(typed, sources)
-    if not OS.exists(request.run_dir / LOG):
+    report = Report(console, interval=typed.logging.interval)
+    if is_new := not OS.exists(request.run_dir / LOG):
         _require_lock(request, typed, sources, recorded=None)  # before even a folder is made
-        if request.lock is not None:
-            Report(console, interval=typed.logging.interval).say("verifying every byte of the data")
-            require_every_byte(sources)
+        _require_bytes(request, sources, report)
     prepare_machine(typed)
     recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
     with closing(TrainingData(sources, typed)) as data, recorder:
@@ -115,6 +114,8 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         _require_lock(request, typed, sources, recorded=recorded)
         choice = _choose(request, recorder)
         config = _effective_config(typed, choice, recorded, run=request.run_dir)
+        if choice.parent is None and not is_new:
+            _require_bytes(request, sources, report)
         calendar = calendar_of(config)
         report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
@@ -128,6 +129,13 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         showing = report.showing(config.run.name, step=recorder.step, target=recorder.target_step)
         with showing, closing(training.profiling):
             return fit(training)
+
+
+def _require_bytes(request: Request, sources: DataSources, report: Report) -> None:
+    """Read all data before the first update under a lock."""
+    if request.lock is not None:
+        report.say("verifying every byte of the data")
+        require_every_byte(sources)
 
 
 def _validate(request: Request) -> None:

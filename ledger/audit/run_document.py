@@ -8,7 +8,7 @@ from ledger.audit.stream import Checker
 from ledger.history import History
 from ledger.records.documents import RunDocument, RunSession
 from ledger.records.events import SessionStart
-from ledger.records.layout import RUN
+from ledger.records.layout import LOG, RUN
 
 __all__ = ["RunDocumentChecker"]
 
@@ -31,6 +31,10 @@ class RunDocumentChecker(Checker):
         """Compare run.json with the one that the log yields."""
         loaded = self.stream.files.run
         derived = self.stream.history.run_document()
+        if derived is None and self.stream.history.facts is not None:
+            problem = "the log states a plan of more tokens than a record can hold (2^53 - 1)"
+            self.findings.add("LG108", problem, where=f"{LOG} session 1")
+            return
         if loaded.document is None:
             if not loaded.is_absent:
                 self.findings.add("LG108", str(loaded.error), where=RUN)

@@ -19,8 +19,9 @@ from ledger.pilot.kinds import KINDS, STAGES
 from ledger.pilot.measure import RunMeasurements, measure_run
 from ledger.pilot.metrics import Evidence
 from ledger.pilot.numbers import Value
-from ledger.pilot.rehearsal import recipe_of
+from ledger.pilot.rehearsal import RATED_STAGE, recipe_of
 from ledger.pilot.stages import EVALUATION, measured_by_validate
+from ledger.pilot.training import final_checkpoint
 from ledger.records.documents import Evaluation, Verdict
 from ledger.records.fields import is_finite
 from ledger.records.layout import MANIFEST
@@ -152,9 +153,23 @@ def _check_stage(
         _check_run(folder, run, control=control if run is not control else None, data=data)
         for run in record.runs
     ]
+    _require_own_runs(folder, record, before)
     for gate, measured in zip(record.gates, _measured(root, folder, record, runs, data, before), strict=True):
         _check_gate(folder, gate, measured)
     return CheckedStage(name=stage.stage, folder=folder, record=record, runs=runs)
+
+
+def _require_own_runs(folder: Path, record: StageRecord, before: list[CheckedStage]) -> None:
+    """Insist that a stage rests on runs of its own, made for what it rehearses."""
+    taken = {run.record.run_id: stage.name for stage in before for run in stage.runs}
+    kind = KINDS.get(record.stage)
+    for run in record.runs:
+        if run.run_id in taken:
+            raise _changed(folder / run.path, f"is the run of {taken[run.run_id]}", expected="its own run")
+        if kind is not None and run.purpose != kind.purpose:
+            expected = f"a run for {kind.purpose}"
+            raise _changed(folder / run.path, f"was made for {run.purpose}", expected=expected)
+        taken[run.run_id] = record.stage
 
 
 def _require_default_gates(folder: Path, record: StageRecord) -> None:
@@ -197,6 +212,17 @@ def _check_run(folder: Path, run: StageRun, *, control: StageRun | None, data: P
         raise _changed(
             where, "is not the run, or not as far as, the stage rests on", expected=str(run.log_head)
         )
+    starts = [session.start for session in measured.history.sessions]
+    facts = measured.history.facts
+    for start in starts:
+        if start.identity_sha256 != run.identity_sha256:
+            raise _changed(
+                where,
+                f"trained the recipe {start.identity_sha256}",
+                expected=f"the one on record, {run.identity_sha256}",
+            )
+    if facts is None or facts.purpose != run.purpose:
+        raise _changed(where, "was made for another purpose", expected=run.purpose)
     kept = where / VERDICT
     if not OS.exists(kept) or hash_file(kept).sha256 != run.verdict_sha256:
         raise _changed(kept, "is not the verdict that was recorded", expected=run.verdict_sha256)
@@ -222,12 +248,13 @@ def _of_validation(
         )
     if hash_file(path / MANIFEST).sha256 != checkpoint.manifest_sha256:
         raise _changed(path, "is not the checkpoint that was measured", expected=checkpoint.manifest_sha256)
-    run = next((run for stage in before for run in stage.runs if run.folder == path.parent.parent), None)
-    if run is None:
+    rated = [run for stage in before if stage.name == RATED_STAGE for run in stage.runs]
+    run = next((run for run in rated if run.folder == path.parent.parent), None)
+    if run is None or path != final_checkpoint(run.folder):
         raise _changed(
             folder / STAGE_RECORD,
-            "measured a checkpoint of no run of the pilot",
-            expected="one of stability's",
+            "measured another checkpoint",
+            expected=f"the final one of {RATED_STAGE}'s run",
         )
     evaluation = read_document(folder / EVALUATION, Evaluation)
     if (evaluation.run_id, evaluation.manifest_sha256) != (checkpoint.run_id, checkpoint.manifest_sha256):

@@ -67,7 +67,7 @@ Measurement = Finite | NonFinite
 
 SHA256_PATTERN: Final = r"\A[0-9a-f]{64}\Z"
 PREFIX_PATTERN: Final = r"\A[0-9a-f]{16}\Z"
-TIME_PATTERN: Final = r"\A\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\.\d{6}Z\Z"
+TIME_PATTERN: Final = r"\A[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z\Z"
 
 Sha256 = Annotated[str, Meta(pattern=SHA256_PATTERN), Field(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 digest in 64 lower-case hexadecimal digits."""

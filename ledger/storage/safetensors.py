@@ -41,8 +41,8 @@ MAX_HEADER_BYTES: Final = 100_000_000
 """The bound that the format's own library sets."""
 
 _BLOCK_BYTES: Final = 1 << 20
-_BLOCKS_BEHIND: Final = 64
-"""How many blocks may wait to be hashed: 64 MiB of memory."""
+_BLOCKS_BEHIND: Final = 32
+"""How many blocks may wait for each of two digests: 64 MiB of memory in all."""
 
 _LENGTH_BYTES: Final = 8
 _MAX_DIMENSIONS: Final = 64

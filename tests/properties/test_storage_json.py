@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.errors import InvalidDocumentError
 from ledger.storage.canonical import canonical_json
-from ledger.storage.plain_json import NotPlainError, parse_plain
+from ledger.storage.plain_json import NotPlainError, _is_key, parse_plain
 from ledger.storage.strict_json import _Parser, parse_json
 
 RESERVED = {"__proto__", "constructor", "prototype"}
@@ -103,3 +104,11 @@ def test_a_usual_document_goes_the_quick_way():
         {"name": "naïve — 名前", "tokens": 2**53 - 1, "loss": [0.125, -1e-9], "is": {"of": None}}
     )
     assert parse_plain(data) == parse_json(data)
+
+
+def test_a_key_that_is_too_long_is_not_remembered():
+    before = _is_key.cache_info().currsize
+    for number in range(5):
+        with pytest.raises(InvalidDocumentError, match="is not allowed"):
+            parse_json(b'{"%s":1}' % (str(number) * 2_000).encode())
+    assert _is_key.cache_info().currsize == before

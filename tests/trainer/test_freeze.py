@@ -129,8 +129,8 @@ DAMAGE: list[tuple[str, Callable[[Path], object], type[LedgerError], str]] = [
     (
         "another identity",
         lambda root: amend(root, lambda value: value["runs"][0].update(identity_sha256="1" * 64)),
-        RefusedError,
-        "has the identity 1111",
+        VerificationError,
+        "expected the one on record, 1111",
     ),
     (
         "another recipe",

@@ -201,6 +201,22 @@ def test_what_the_lock_says_of_the_dataset_must_be_so(
     assert word in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("left", [b"", b'{"event":"session_start","seq":'])
+def test_what_a_kill_before_the_first_session_left_spares_no_byte_of_the_data(
+    left: bytes, path: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(dataset, tmp_path / "data")
+    damaged = bytearray((tmp_path / "data/train-00000.npy").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "data/train-00000.npy").write_bytes(damaged)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").write_bytes(left)
+    assert call("--recipe", path, "--run", run, "--set", f"data.path={tmp_path / 'data'}") == 1
+    assert "train-00000.npy" in capsys.readouterr().err
+    assert (run / "metrics.jsonl").read_bytes() == left
+
+
 @pytest.mark.parametrize("name", ["train-00000.npy", "tokenizer.json"])
 def test_data_of_which_a_byte_changed_is_refused_before_a_step(
     name: str, path: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from ledger.errors import EvidenceMissingError, LedgerError, RefusedError, Verif
 from ledger.maintain.verdicts import write_verdict
 from ledger.pilot.datasets import PilotData
 from ledger.pilot.gates import DEFAULT_GATES, GateBound, judge
-from ledger.pilot.kinds import STAGES
+from ledger.pilot.kinds import KINDS, STAGES
 from ledger.pilot.measure import measure_run
 from ledger.pilot.metrics import Evidence
 from ledger.pilot.recheck import check_stages, read_pilot
@@ -86,6 +87,12 @@ def data_of(root: Path) -> PilotData:
     dataset = open_dataset(root / "data")
     dataset.metadata_sha256 = DATA_SHA256
     return PilotData(main=dataset, sources={}, given=None)
+
+
+@pytest.fixture(autouse=True)
+def _toys_rehearse_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toy's run is always made for the same."""
+    monkeypatch.setitem(KINDS, "stability", replace(KINDS["stability"], purpose="resume"))
 
 
 @pytest.fixture
@@ -196,3 +203,31 @@ def test_a_part_of_a_pilot_is_no_passed_pilot(tmp_path: Path):
     list_stages(tmp_path, *(name for name in STAGES if name != "overfit"))
     with pytest.raises(EvidenceMissingError, match=r"pilot\.stages left out overfit"):
         read_pilot(tmp_path)
+
+
+def test_a_run_that_was_made_for_something_else_is_found(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(KINDS, "stability", replace(KINDS["stability"], purpose="overfit"))
+    refused(root, "was made for resume; expected a run for overfit")
+
+
+def test_a_record_of_another_recipe_than_its_run_trained_is_found(root: Path):
+    path = root / "stability-0" / "stage.json"
+    record = read_document(path, StageRecord)
+    runs = [run.model_copy(update={"identity_sha256": "1" * 64}) for run in record.runs]
+    write_document(path, record.model_copy(update={"runs": runs}), replace=True)
+    refused(root, "trained the recipe .*; expected the one on record, 1111")
+
+
+def test_a_checkpoint_that_is_not_the_final_one_of_stability_is_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        "ledger.pilot.recheck.final_checkpoint", lambda run_dir: run_dir / "checkpoints" / "other"
+    )
+    refused(root, "measured another checkpoint; expected the final one of stability's run")
+
+
+def test_one_run_is_not_two_stages(root: Path):
+    twice = SimpleNamespace(stages=[PILOT.stages[0], PILOT.stages[0]])
+    with pytest.raises(VerificationError, match="is the run of stability; expected its own run"):
+        check_stages(root, twice, data=data_of(root))  # type: ignore[arg-type]

@@ -58,6 +58,7 @@ UNLAWFUL: dict[str, dict[str, Any]] = {
     "a time and a chain in one": {"time": f"{TIME} {DIGEST}", "data_chain": "ab" * 8, "batches": []},
     "a thirteenth month's twentieth": {"time": TIME.replace("-01-", "-23-")},
     "a time without its zone": {"time": TIME[:-1]},
+    "a time in the digits of another script": {"time": TIME.replace("2", "\u0662")},
 }
 
 
