@@ -103,10 +103,9 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
     sources = _open_sources(request)
     typed = complete_config(request.config, sources.main, mix=sources.sources)
     _require_validation(typed, sources)
-    report = Report(console, interval=typed.logging.interval)
     if is_new := not OS.exists(request.run_dir / LOG):
         _require_lock(request, typed, sources, recorded=None)  # before even a folder is made
-        _require_bytes(request, sources, report)
+        _require_bytes(request, sources, Report(console, interval=typed.logging.interval))
     prepare_machine(typed)
     recorder = RunRecorder(request.run_dir, allow_network_fs=request.allow_network_fs)
     with closing(TrainingData(sources, typed)) as data, recorder:
@@ -114,8 +113,6 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
         _require_lock(request, typed, sources, recorded=recorded)
         choice = _choose(request, recorder)
         config = _effective_config(typed, choice, recorded, run=request.run_dir)
-        if choice.parent is None and not is_new:
-            _require_bytes(request, sources, report)
         calendar = calendar_of(config)
         report = Report(console, interval=config.logging.interval)
         if _is_done(request, recorder, choice, config):
@@ -124,6 +121,8 @@ def run_session(request: Request, *, console: Console, stop: StopRequest) -> Ses
                 "written (raise run.target_step to go on)"
             )
             return None
+        if not is_new and (choice.parent is None or not recorder.has_sessions):
+            _require_bytes(request, sources, report)
         inputs = Inputs(config=config, calendar=calendar, sources=sources, data=data)
         training = _begin(request, choice, inputs, recorder=recorder, report=report, stop=stop)
         showing = report.showing(config.run.name, step=recorder.step, target=recorder.target_step)
