@@ -30,7 +30,7 @@ def text_of(path: Path) -> str:
 
 def test_no_file_names_a_package_registry_or_an_installation_source():
     pattern = re.compile(
-        r"(py" r"pi\.(org|io)|pythonhosted\.|download\.py" r"torch|--(extra-)?index-url|fin[d]-links)"
+        r"(py" r"pi\.(org|io)|python" r"hosted\.|download\.py" r"torch|--(extra-)?index-url|fin[d]-links)"
     )
     found = [str(path.relative_to(ROOT)) for path in project_files() if pattern.search(text_of(path))]
     assert found == []

@@ -201,14 +201,19 @@ def test_what_the_lock_says_of_the_dataset_must_be_so(
     assert word in capsys.readouterr().err
 
 
+def damaged_copy(dataset: Path, target: Path, *, name: str) -> None:
+    """Copy a dataset and flip a bit of one of its files."""
+    shutil.copytree(dataset, target)
+    damaged = bytearray((target / name).read_bytes())
+    damaged[-1] ^= 1
+    (target / name).write_bytes(damaged)
+
+
 @pytest.mark.parametrize("left", [b"", b'{"event":"session_start","seq":'])
 def test_what_a_kill_before_the_first_session_left_spares_no_byte_of_the_data(
     left: bytes, path: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    shutil.copytree(dataset, tmp_path / "data")
-    damaged = bytearray((tmp_path / "data/train-00000.npy").read_bytes())
-    damaged[-1] ^= 1
-    (tmp_path / "data/train-00000.npy").write_bytes(damaged)
+    damaged_copy(dataset, tmp_path / "data", name="train-00000.npy")
     run = tmp_path / "run"
     run.mkdir()
     (run / "metrics.jsonl").write_bytes(left)
@@ -221,10 +226,7 @@ def test_what_a_kill_before_the_first_session_left_spares_no_byte_of_the_data(
 def test_data_of_which_a_byte_changed_is_refused_before_a_step(
     name: str, path: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    shutil.copytree(dataset, tmp_path / "data")
-    damaged = bytearray((tmp_path / "data" / name).read_bytes())
-    damaged[-1] ^= 1
-    (tmp_path / "data" / name).write_bytes(damaged)
+    damaged_copy(dataset, tmp_path / "data", name=name)
     run = tmp_path / "run"
     assert call("--recipe", path, "--run", run, "--set", f"data.path={tmp_path / 'data'}") == 1
     assert name in capsys.readouterr().err
