@@ -6,6 +6,7 @@ contradicts the log is told. In a sealed run a file that is not the sealed one i
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 from ledger.audit.files import Loaded
@@ -122,21 +123,31 @@ class ClaimChecker(Checker):
 
     def _check_step(self, where: str, found: Evaluation) -> None:
         """What was measured is a checkpoint that the run has or had, at its step."""
+        measured = found.manifest_sha256
+        if measured is None:
+            return
+        step = self._steps.get(measured)
+        if step is None and measured not in self._pruned:
+            self._warn(
+                where, "measures a checkpoint that this run neither has nor had, by all that is on record"
+            )
+        elif step not in (None, found.step):
+            problem = f"says step {found.step} of a checkpoint of step {step}"
+            self.findings.add("LG406", problem, where=where)
+
+    @cached_property
+    def _steps(self) -> dict[str, int]:
+        """Manifest digest of each checkpoint that is on the log or at hand to its step."""
         steps = {sha256: known.event.at.step for (_, sha256), known in self.stream.captured.items()}
         for folder in self.stream.files.complete_checkpoints.values():
             if folder.manifest.document is not None and folder.manifest.sha256 is not None:
                 steps.setdefault(folder.manifest.sha256, folder.manifest.document.counters.step)
-        measured = found.manifest_sha256
-        if measured is None:
-            return
-        if measured in steps and steps[measured] != found.step:
-            problem = f"says step {found.step} of a checkpoint of step {steps[measured]}"
-            self.findings.add("LG406", problem, where=where)
-        pruned = {event.manifest_sha256 for event in self.stream.history.pruned.values()}
-        if measured not in steps and measured not in pruned:
-            self._warn(
-                where, "measures a checkpoint that this run neither has nor had, by all that is on record"
-            )
+        return steps
+
+    @cached_property
+    def _pruned(self) -> set[str]:
+        """Manifest digests of what retention removed."""
+        return {event.manifest_sha256 for event in self.stream.history.pruned.values()}
 
     def _check_verdict(self, kept: Verdict) -> None:
         run_id, head = self.stream.history.run_id, kept.log_head

@@ -92,15 +92,11 @@ def pilot_problem(pilot: LockedPilot) -> str | None:
     try:
         with read_log(Path(pilot.path) / LOG) as reader:
             for line in reader:
-                if isinstance(line.event, SessionStart) and line.event.run_id != pilot.run_id:
-                    return f"the pilot {pilot.stage} in {pilot.path} is run {line.event.run_id}, not {pilot.run_id}"
-                if (
-                    isinstance(line.event, SessionStart)
-                    and line.event.identity_sha256 != pilot.identity_sha256
-                ):
-                    return (
-                        f"the pilot {pilot.stage} in {pilot.path} trained another recipe than the lock says"
-                    )
+                if isinstance(line.event, SessionStart):
+                    if line.event.run_id != pilot.run_id:
+                        return f"the pilot {pilot.stage} in {pilot.path} is run {line.event.run_id}, not {pilot.run_id}"
+                    if line.event.identity_sha256 != pilot.identity_sha256:
+                        return f"the pilot {pilot.stage} in {pilot.path} trained another recipe than the lock says"
                 if line.event is not None and line.event.seq == pilot.log_head.seq:
                     if line.chain == pilot.log_head.chain:
                         return None

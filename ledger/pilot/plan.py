@@ -261,9 +261,8 @@ class Plan:
             )
         recipe = self.resolution.stages[name].config
         is_mix = recipe["data"]["sources"] is not None
-        data = (
-            None if is_mix else Path(recipe["data"]["path"])
-        )  # where it lies now: a run recorded where it lay
+        # Where it lies now: a run recorded where it lay.
+        data = None if is_mix else Path(recipe["data"]["path"])
         if name == "resume":
             after = self.config.resume.kill_after_step
             return Resume(

@@ -212,15 +212,12 @@ def _check_run(folder: Path, run: StageRun, *, control: StageRun | None, data: P
         raise _changed(
             where, "is not the run, or not as far as, the stage rests on", expected=str(run.log_head)
         )
-    starts = [session.start for session in measured.history.sessions]
+    for session in measured.history.sessions:
+        trained = session.start.identity_sha256
+        if trained != run.identity_sha256:
+            expected = f"the one on record, {run.identity_sha256}"
+            raise _changed(where, f"trained the recipe {trained}", expected=expected)
     facts = measured.history.facts
-    for start in starts:
-        if start.identity_sha256 != run.identity_sha256:
-            raise _changed(
-                where,
-                f"trained the recipe {start.identity_sha256}",
-                expected=f"the one on record, {run.identity_sha256}",
-            )
     if facts is None or facts.purpose != run.purpose:
         raise _changed(where, "was made for another purpose", expected=run.purpose)
     kept = where / VERDICT

@@ -23,7 +23,6 @@ KEY: Final = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEY_LENGTH}}}")
 RESERVED_KEYS: Final = frozenset({"__proto__", "constructor", "prototype"})
 
 _MAX_BYTES: Final = 256 << 10
-_MAX_KEY: Final = 128
 _MAX_DEPTH: Final = 32
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -55,7 +54,7 @@ def _depth(data: bytes) -> int:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
-    is_short = all(len(key) <= _MAX_KEY for key in value)  # what is refused is not remembered
+    is_short = all(len(key) <= MAX_KEY_LENGTH for key in value)  # what is refused is not remembered
     if len(value) != len(pairs) or not is_short or not all(map(_is_key, value)):
         raise NotPlainError
     return value
